@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ownership by scope. A variable declared with one of these attributes releases what it holds when it goes out of
- * scope; alq_steal() hands the value over to somebody else and leaves the empty value behind. Daemon and tool only.
+ * Ownership by scope. A variable declared with one of these attributes releases what it holds when
+ * it goes out of scope; alq_steal() hands the value over to somebody else and leaves the empty
+ * value behind. Daemon and tool only.
  */
 #ifndef ALQ_BASE_CLEANUP_H
 #define ALQ_BASE_CLEANUP_H
@@ -40,11 +41,11 @@ static inline void alq_cleanup_closedir(DIR **d)
 #define alq_auto_closedir __attribute__((cleanup(alq_cleanup_closedir)))
 
 /* Takes the pointer out of *p and leaves NULL. */
-#define alq_steal(p)                                                                                                   \
-    __extension__({                                                                                                    \
-        __typeof__(*(p)) alq_stolen_ = *(p);                                                                           \
-        *(p) = NULL;                                                                                                   \
-        alq_stolen_;                                                                                                   \
+#define alq_steal(p)                                                                               \
+    __extension__({                                                                                \
+        __typeof__(*(p)) alq_stolen_ = *(p);                                                       \
+        *(p) = NULL;                                                                               \
+        alq_stolen_;                                                                               \
     })
 
 /* Takes the descriptor out of *fd and leaves -1. */

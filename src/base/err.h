@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors of the daemon and the tools: a code a program can branch on and a sentence a person can act on. The struct
- * lives on the caller's stack, is passed as the last argument and is untouched on success. A function that can fail
- * returns 0 or a negative ALQ_E*, and has set the error before it returns the latter. Whoever decides what an error
- * means logs it, once. Any thread may use its own struct.
+ * Errors of the daemon and the tools: a code a program can branch on and a sentence a person can
+ * act on. The struct lives on the caller's stack, is passed as the last argument and is untouched
+ * on success. A function that can fail returns 0 or a negative ALQ_E*, and has set the error before
+ * it returns the latter. Whoever decides what an error means logs it, once. Any thread may use its
+ * own struct.
  */
 #ifndef ALQ_BASE_ERR_H
 #define ALQ_BASE_ERR_H
@@ -31,17 +32,24 @@ enum alq_err_code {
 
 struct alq_err {
     int code;                      /* enum alq_err_code; 0 while nothing went wrong */
-    char text[ALQ_ERR_TEXT_BYTES]; /* one line, lower case, no full stop; cut with "..." when too long */
+    char text[ALQ_ERR_TEXT_BYTES]; /* one line, lower case, no full stop; cut with "..." when too
+                                      long */
 };
 
-#define ALQ_ERR_INIT {0}
+#define ALQ_ERR_INIT                                                                               \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
-/* Sets code and text; err may be NULL. Returns code, so that `return alq_err_set(...)` reads well. */
-int alq_err_set(struct alq_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Sets code and text; err may be NULL. Returns code, so that `return alq_err_set(...)` reads well.
+ */
+int alq_err_set(struct alq_err *err, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
-/* As alq_err_set with ": <strerror(errnum)>" appended; the code is ALQ_ENOENT, ALQ_EEXIST, ALQ_EACCES, ALQ_ENOMEM or
- * ALQ_EIO as errnum says. */
-int alq_err_errno(struct alq_err *err, int errnum, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* As alq_err_set with ": <strerror(errnum)>" appended; the code is ALQ_ENOENT, ALQ_EEXIST,
+ * ALQ_EACCES, ALQ_ENOMEM or ALQ_EIO as errnum says. */
+int alq_err_errno(struct alq_err *err, int errnum, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Puts "<fmt>: " before the text that is there; keeps the code. Returns it. */
 int alq_err_wrap(struct alq_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One line per event on stderr, as text or as JSON: time (RFC 3339, UTC, milliseconds), level, module, message, then
- * key=value pairs. A line is written by one write(2), so that threads and processes do not mix. Values are quoted
- * when they hold anything but printable ASCII without blanks, quotes and '='.
+ * One line per event on stderr, as text or as JSON: time (RFC 3339, UTC, milliseconds), level,
+ * module, message, then key=value pairs. A line is written by one write(2), so that threads and
+ * processes do not mix. Values are quoted when they hold anything but printable ASCII without
+ * blanks, quotes and '='.
  */
 #ifndef ALQ_BASE_LOG_H
 #define ALQ_BASE_LOG_H
@@ -25,15 +26,15 @@ int alq_log_format_parse(const char *text, enum alq_log_format *format, struct a
 int alq_log_enabled(enum alq_log_level level);
 
 /* kv ends with a pair whose key is NULL; kv itself may be NULL. */
-void alq_log_write(enum alq_log_level level, const char *module, const struct alq_log_kv *kv, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+void alq_log_write(enum alq_log_level level, const char *module, const struct alq_log_kv *kv,
+                   const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* The file that uses these defines ALQ_LOG_MODULE first. */
 #define ALQ_LOG_KV(...) ((const struct alq_log_kv[]){__VA_ARGS__, {0, 0}})
-#define alq_log(level, kv, ...)                                                                                        \
-    do {                                                                                                               \
-        if (alq_log_enabled(level))                                                                                    \
-            alq_log_write(level, ALQ_LOG_MODULE, kv, __VA_ARGS__);                                                     \
+#define alq_log(level, kv, ...)                                                                    \
+    do {                                                                                           \
+        if (alq_log_enabled(level))                                                                \
+            alq_log_write(level, ALQ_LOG_MODULE, kv, __VA_ARGS__);                                 \
     } while (0)
 #define alq_error(kv, ...) alq_log(ALQ_LOG_ERROR, kv, __VA_ARGS__)
 #define alq_warn(kv, ...) alq_log(ALQ_LOG_WARN, kv, __VA_ARGS__)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All settings of aliquotd: built-in default < YAML file (--config) < flag. Each flag --some-name is the YAML key
- * someName; a few lists exist in YAML only. Read once before the loop runs, constant afterwards, so any thread may read it.
+ * All settings of aliquotd: built-in default < YAML file (--config) < flag. Each flag --some-name
+ * is the YAML key someName; a few lists exist in YAML only. Read once before the loop runs,
+ * constant afterwards, so any thread may read it.
  */
 #ifndef ALQ_DAEMON_CONFIG_H
 #define ALQ_DAEMON_CONFIG_H
@@ -18,26 +19,33 @@
 struct alq_extra_mount {
     char *host_path;
     char *container_path;
-    char **options; /* NULL-terminated; never empty: ["rw", "nosuid", "nodev", "bind"] unless given */
+    char *
+        *options; /* NULL-terminated; never empty: ["rw", "nosuid", "nodev", "bind"] unless given */
 };
 
-/* No string is NULL unless its comment says so; paths are absolute and have no trailing slash (but "/"). */
+/* No string is NULL unless its comment says so; paths are absolute and have no trailing slash (but
+ * "/"). */
 struct alq_config {
-    char *node_name;            /* --node-name, else $NODE_NAME, else the host name; also the pool's name */
-    char *driver_name;          /* --driver-name: driver, DeviceClass and attribute domain; at most 63 bytes */
-    char *kubeconfig;           /* --kubeconfig, else $KUBECONFIG; NULL: in-cluster service account */
+    char *node_name; /* --node-name, else $NODE_NAME, else the host name; also the pool's name */
+    char *
+        driver_name; /* --driver-name: driver, DeviceClass and attribute domain; at most 63 bytes */
+    char *kubeconfig; /* --kubeconfig, else $KUBECONFIG; NULL: in-cluster service account */
     char *kubelet_plugins_dir;  /* --kubelet-plugins-dir; our socket is <dir>/<driver>/dra.sock */
     char *kubelet_registry_dir; /* --kubelet-registry-dir; <dir>/<driver>-reg.sock */
     char *cdi_dir;              /* --cdi-dir */
-    char *state_dir;            /* --state-dir: records and device names, on a disk that survives reboots */
-    char *run_dir;              /* --run-dir: shares/ below it, on tmpfs */
-    char *driver_root;          /* --driver-root: where NVIDIA's user-space driver is installed, "/" for the host's */
-    char *dev_root;             /* --dev-root: where its dev/ is; never NULL after alq_config_load (default: driver
-                                   root if it has dev/nvidiactl, else "/") */
-    char *library;              /* --library: libvgpu.so to install; NULL: containers get limits but no library */
-    char *host_lib_dir;         /* --host-lib-dir: where it is installed under a content hash */
-    uint64_t reserve_bytes;     /* --reserve: kept back from every GPU, on top of the driver's own reserve */
-    uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is made */
+    char *state_dir;   /* --state-dir: records and device names, on a disk that survives reboots */
+    char *run_dir;     /* --run-dir: shares/ below it, on tmpfs */
+    char *driver_root; /* --driver-root: where NVIDIA's user-space driver is installed, "/" for the
+                          host's */
+    char *dev_root;    /* --dev-root: where its dev/ is; never NULL after alq_config_load (default:
+                          driver    root if it has dev/nvidiactl, else "/") */
+    char
+        *library; /* --library: libvgpu.so to install; NULL: containers get limits but no library */
+    char *host_lib_dir; /* --host-lib-dir: where it is installed under a content hash */
+    uint64_t
+        reserve_bytes; /* --reserve: kept back from every GPU, on top of the driver's own reserve */
+    uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is
+                                        made */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
     int is_non_tmpfs_allowed; /* --allow-non-tmpfs: run dir may lie on a disk; tests only */
@@ -50,8 +58,9 @@ struct alq_config {
 /* What the command line asked for. */
 enum alq_config_action { ALQ_CONFIG_RUN, ALQ_CONFIG_HELP, ALQ_CONFIG_VERSION };
 
-/* Fills *cfg (which need not be initialised) from defaults, the file named by --config and the flags, and checks it.
- * ALQ_EINVAL names the flag or key and what it takes; ALQ_ENOENT or ALQ_EIO: the file. Free *cfg in either case. */
+/* Fills *cfg (which need not be initialised) from defaults, the file named by --config and the
+ * flags, and checks it. ALQ_EINVAL names the flag or key and what it takes; ALQ_ENOENT or ALQ_EIO:
+ * the file. Free *cfg in either case. */
 int alq_config_load(struct alq_config *cfg, int argc, char **argv, enum alq_config_action *action,
                     struct alq_err *err);
 void alq_config_free(struct alq_config *cfg);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nouns of the daemon: a GPU as NVML described it, and a claim with its shares as Kubernetes allocated them. Plain values,
- * copied by assignment where no pointer is inside; no I/O, no threads. Neither nghttp2, curl nor libevent is known here.
+ * The nouns of the daemon: a GPU as NVML described it, and a claim with its shares as Kubernetes
+ * allocated them. Plain values, copied by assignment where no pointer is inside; no I/O, no
+ * threads. Neither nghttp2, curl nor libevent is known here.
  */
 #ifndef ALQ_DAEMON_DOMAIN_H
 #define ALQ_DAEMON_DOMAIN_H
@@ -15,10 +16,12 @@
 #define ALQ_CORES_ALL 100u
 #define ALQ_CLAIM_RESULTS_MAX 32u /* allocation results of a claim (API server's limit) */
 
-/* One GPU. Text is UTF-8, NUL-terminated, "" where unknown. The NVML reader fills everything but `name`. */
+/* One GPU. Text is UTF-8, NUL-terminated, "" where unknown. The NVML reader fills everything but
+ * `name`. */
 struct alq_gpu {
     char uuid[ALQ_UUID_BYTES];        /* "GPU-..." */
-    char name[ALQ_DEVICE_NAME_BYTES]; /* "hami-gpu-<n>"; given by state/names.h, sticky per UUID; "" from the reader */
+    char name[ALQ_DEVICE_NAME_BYTES]; /* "hami-gpu-<n>"; given by state/names.h, sticky per UUID; ""
+                                         from the reader */
     uint32_t minor;                   /* /dev/nvidia<minor> */
     uint32_t index;                   /* NVML's order at the time of reading */
     char product_name[96];            /* "NVIDIA H100 80GB HBM3" */
@@ -26,13 +29,14 @@ struct alq_gpu {
     char architecture[32];            /* "Hopper", ... */
     char compute_capability[16];      /* semver, "9.0.0" */
     char driver_version[32];          /* semver, no leading zeros: "570.86.10" */
-    char driver_version_raw[32];      /* as NVML says it and as library files are named: "570.086.10" */
-    char cuda_driver_version[16];     /* semver, "12.8.0" */
-    char pci_bus_id[16];              /* sysfs form, lower case: "0000:65:00.0" */
-    char pcie_root[64];               /* "pci0000:64", "" unknown */
-    int numa_node;                    /* -1 unknown */
-    uint64_t memory_total_bytes;      /* NVML total */
-    uint64_t memory_promisable_bytes; /* total less the driver's reserve and --reserve, rounded down to Mi */
+    char driver_version_raw[32];  /* as NVML says it and as library files are named: "570.086.10" */
+    char cuda_driver_version[16]; /* semver, "12.8.0" */
+    char pci_bus_id[16];          /* sysfs form, lower case: "0000:65:00.0" */
+    char pcie_root[64];           /* "pci0000:64", "" unknown */
+    int numa_node;                /* -1 unknown */
+    uint64_t memory_total_bytes;  /* NVML total */
+    uint64_t memory_promisable_bytes; /* total less the driver's reserve and --reserve, rounded down
+                                         to Mi */
 };
 
 /* Ordered by minor, so that equal machines publish equal slices. */
@@ -50,16 +54,17 @@ struct alq_share_tuning {
 
 /* One result of a claim's allocation. */
 struct alq_share_spec {
-    uint32_t index;                     /* position among the driver's results of the claim: 0, 1, ... */
-    char share_id[ALQ_SHARE_ID_BYTES];  /* "<claim uid>-<index>": directory name and CDI device name */
-    char gpu_uuid[ALQ_UUID_BYTES];      /* key of the GPU */
-    uint32_t gpu_minor;                 /* where it was when the claim was prepared */
-    uint64_t gpu_memory_bytes;          /* its promisable bytes then */
-    uint64_t memory_bytes;              /* promised; all of it for adminAccess */
-    uint32_t cores_pct;                 /* promised, 0..100 */
-    int is_admin;                       /* adminAccess: sees the GPU, is promised nothing, has no limit */
+    uint32_t index; /* position among the driver's results of the claim: 0, 1, ... */
+    char share_id[ALQ_SHARE_ID_BYTES]; /* "<claim uid>-<index>": directory name and CDI device name
+                                        */
+    char gpu_uuid[ALQ_UUID_BYTES];     /* key of the GPU */
+    uint32_t gpu_minor;                /* where it was when the claim was prepared */
+    uint64_t gpu_memory_bytes;         /* its promisable bytes then */
+    uint64_t memory_bytes;             /* promised; all of it for adminAccess */
+    uint32_t cores_pct;                /* promised, 0..100 */
+    int is_admin; /* adminAccess: sees the GPU, is promised nothing, has no limit */
     struct alq_share_tuning tuning;
-    char request[64];                   /* base request name (no subrequest) */
+    char request[64]; /* base request name (no subrequest) */
     char pool[256];
     char device[ALQ_DEVICE_NAME_BYTES]; /* as allocated */
     char share_uuid[64];                /* Kubernetes' shareID, "" when absent */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes into a container: the files of NVIDIA's driver found below the driver root, our library, and the CDI spec made of them.
- * alq_cdi_spec_build is pure; the other two do blocking file I/O and run on a worker or before the loop. No state, any thread.
+ * What goes into a container: the files of NVIDIA's driver found below the driver root, our
+ * library, and the CDI spec made of them. alq_cdi_spec_build is pure; the other two do blocking
+ * file I/O and run on a worker or before the loop. No state, any thread.
  */
 #ifndef ALQ_DAEMON_CDI_CDI_H
 #define ALQ_DAEMON_CDI_CDI_H
@@ -18,9 +19,11 @@
 /* Driver files and common device nodes (scan.c has the struct). */
 struct alq_driver_files;
 
-/* Looks below cfg->driver_root and cfg->dev_root. ALQ_ENOENT naming what is missing and where it was looked for
- * (libcuda.so.1, dev/nvidiactl, dev/nvidia-uvm): retryable, a spec is never written without them. Result is the caller's. */
-int alq_driver_scan(const struct alq_config *cfg, struct alq_driver_files **files, struct alq_err *err);
+/* Looks below cfg->driver_root and cfg->dev_root. ALQ_ENOENT naming what is missing and where it
+ * was looked for (libcuda.so.1, dev/nvidiactl, dev/nvidia-uvm): retryable, a spec is never written
+ * without them. Result is the caller's. */
+int alq_driver_scan(const struct alq_config *cfg, struct alq_driver_files **files,
+                    struct alq_err *err);
 void alq_driver_files_free(struct alq_driver_files *files);
 
 /* Whether the driver on disk is still the one of the scan (by stat); cheap. */
@@ -29,25 +32,31 @@ int alq_driver_files_is_current(const struct alq_config *cfg, const struct alq_d
 /* Our library on the host, after alq_library_install. Empty strings: none is configured. */
 struct alq_library {
     char library_path[4096]; /* <host lib dir>/libvgpu-<hash>.so */
-    char preload_path[4096]; /* a file that holds the library's container path and a newline, content-hashed likewise */
+    char preload_path[4096]; /* a file that holds the library's container path and a newline,
+                                content-hashed likewise */
 };
 
-/* Installs cfg->library under its content hash (never over an existing file), with its ld.so.preload. With cfg->library NULL
- * gives empty strings. ALQ_ENOENT, ALQ_EIO (read-only, full), ALQ_ENOTSUP when the directory is mounted noexec. */
-int alq_library_install(const struct alq_config *cfg, struct alq_library *library, struct alq_err *err);
+/* Installs cfg->library under its content hash (never over an existing file), with its
+ * ld.so.preload. With cfg->library NULL gives empty strings. ALQ_ENOENT, ALQ_EIO (read-only, full),
+ * ALQ_ENOTSUP when the directory is mounted noexec. */
+int alq_library_install(const struct alq_config *cfg, struct alq_library *library,
+                        struct alq_err *err);
 
-/* Spec of one claim: kind "k8s.<driver>/claim", one device per share named by its share id, spec-level edits for what all share.
- * Mounts <run dir>/shares/<share id>/{control,usage} at ALQ_SHARE_ROOT/<share id>/ (not for adminAccess), sets HAMi-core's
- * variables, extraMounts and extraEnv. The GPU's node comes from share->gpu_minor; ALQ_ENOENT when dev root lacks it. The lowest cdiVersion that
- * is valid. *spec is the caller's. */
+/* Spec of one claim: kind "k8s.<driver>/claim", one device per share named by its share id,
+ * spec-level edits for what all share. Mounts <run dir>/shares/<share
+ * id>/{control,usage,hami.cache} at ALQ_SHARE_ROOT/<share id>/ (not for adminAccess; the caller
+ * makes all three files), sets HAMi-core's variables (CUDA_DEVICE_MEMORY_SHARED_CACHE is
+ * hami.cache), extraMounts and extraEnv. The GPU's node comes from share->gpu_minor; ALQ_ENOENT
+ * when dev root lacks it. The lowest cdiVersion that is valid. *spec is the caller's. */
 int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_files *files,
-                       const struct alq_library *library, const struct alq_claim_spec *claim, json_t **spec,
-                       struct alq_err *err);
+                       const struct alq_library *library, const struct alq_claim_spec *claim,
+                       json_t **spec, struct alq_err *err);
 
 /* "k8s.<driver>/claim=<share id>". */
 void alq_cdi_id(const struct alq_config *cfg, const char *share_id, char id[ALQ_CDI_ID_BYTES]);
 
-/* File name in the CDI directory: "k8s.<driver>-claim_<claim uid>.json"; malloc'ed path, NULL when out of memory. */
+/* File name in the CDI directory: "k8s.<driver>-claim_<claim uid>.json"; malloc'ed path, NULL when
+ * out of memory. */
 char *alq_cdi_path(const struct alq_config *cfg, const char *claim_uid);
 
 #endif

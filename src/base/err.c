@@ -33,7 +33,8 @@ static void set_text(struct alq_err *err, const char *text, int is_cut)
 }
 
 /* Formats into a buffer of the caller first: the arguments may point into err->text itself. */
-static int format(char *buf, size_t size, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static int format(char *buf, size_t size, const char *fmt,
+                                                        va_list ap)
 {
     int n = vsnprintf(buf, size, fmt, ap);
     if (n < 0) {

@@ -51,7 +51,8 @@ int alq_err_set(struct alq_err *err, int code, const char *fmt, ...)
 int alq_err_errno(struct alq_err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "<fmt>: " before the text that is there; keeps the code. Returns it. */
+/* Puts "<fmt>: " before the text that is there; keeps the code. Returns it
+ * (ALQ_EIO when err is NULL: the caller still learns that something failed). */
 int alq_err_wrap(struct alq_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A short constant name of a code, such as "not-found", for metrics and JSON. Never NULL. */

@@ -2,8 +2,9 @@
 /*
  * Files that are whole or absent. Writing goes to a hidden temporary file beside the target
  * (".<name>.tmp-<pid>-<n>"), is synced when durable, renamed over it, and the directory is synced
- * too; a failure leaves the old file and no temporary. Reading is bounded. Blocking calls: workers
- * only, or before the loop runs.
+ * too; a failure leaves the old file and no temporary (only when the last step, the sync of the
+ * directory, fails is the new file in place). Reading is bounded. Blocking calls: workers only, or
+ * before the loop runs.
  */
 #ifndef ALQ_BASE_FILE_H
 #define ALQ_BASE_FILE_H

@@ -305,7 +305,8 @@ static int apply_size_suffix(const struct number *n, const char *suffix, size_t 
     char c = lower(suffix[0]);
     unsigned power = prefix_power((char)(c - 'a' + 'A'));
     int has_i = rest == 2 && lower(suffix[1]) == 'i';
-    if (!power || (rest == 2 && !has_i) || rest > 2)
+    int is_bare_e = len == 1 && suffix[0] == 'e'; /* an exponent without its digits */
+    if (!power || is_bare_e || (rest == 2 && !has_i) || rest > 2)
         return ALQ_EINVAL;
     if (has_i || is_hami)
         return scale_binary(n, power * 10, q);

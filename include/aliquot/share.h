@@ -126,13 +126,24 @@ static_assert(sizeof(struct alq_slot) == 128, "slot");
 
 /* Compute gate of one share and device (src/vgpu/compute/gate.h). */
 struct alq_gate {
-    uint64_t tat_ns;           /* virtual clock: theoretical arrival time, CLOCK_MONOTONIC; CAS by any process */
-    uint64_t boot_id;          /* first 8 bytes of the kernel's boot id for which tat_ns is meant */
-    uint8_t reserved0[48];
-    uint64_t covered_until_ns; /* end of the last interval charged; moved forward by CAS */
-    uint8_t reserved1[56];
+    uint64_t tat_ns;    /* virtual clock: theoretical arrival time, CLOCK_MONOTONIC; CAS by any process */
+    uint64_t boot_id;   /* first 8 bytes of the kernel's boot id for which tat_ns is meant; CAS by any process */
+    uint32_t rated_pct; /* the limit by which tat_ns was reckoned, 0 before the first; CAS by any process */
+    uint8_t reserved0[108];
 };
 static_assert(sizeof(struct alq_gate) == 128, "gate");
+
+/*
+ * What has been charged for which part of wall time: the union of GPU work over the processes of a share. Slot
+ * (t >> ALQ_COVER_SHIFT) % ALQ_COVER_SLOTS holds {low 32 bits of t >> (ALQ_COVER_SHIFT + 8), ns charged in that slot};
+ * CAS by any process. A slot of an older turn counts as empty.
+ */
+#define ALQ_COVER_SHIFT 20u /* 1.05 ms */
+#define ALQ_COVER_SLOTS 256u
+struct alq_cover {
+    uint64_t slots[ALQ_COVER_SLOTS];
+};
+static_assert(sizeof(struct alq_cover) == 2048, "cover");
 
 /* Sums since the file was made; added to with relaxed order by any process, read by the daemon. */
 struct alq_counters {
@@ -158,12 +169,14 @@ struct alq_usage_section {
     uint8_t reserved1[48];
     struct alq_gate gate;
     struct alq_counters counters;
-    uint8_t reserved2[4096 - 384];
+    struct alq_cover cover;
+    uint8_t reserved2[4096 - 384 - 2048];
     struct alq_slot slots[ALQ_SLOTS];
 };
 static_assert(offsetof(struct alq_usage_section, total) == 64, "section.total");
 static_assert(offsetof(struct alq_usage_section, gate) == 128, "section.gate");
 static_assert(offsetof(struct alq_usage_section, counters) == 256, "section.counters");
+static_assert(offsetof(struct alq_usage_section, cover) == 384, "section.cover");
 static_assert(offsetof(struct alq_usage_section, slots) == 4096, "section.slots");
 static_assert(sizeof(struct alq_usage_section) == 4096 + 128 * ALQ_SLOTS, "section");
 static_assert(sizeof(struct alq_usage_section) <= 256 * 1024, "a section is at most 256 KiB");

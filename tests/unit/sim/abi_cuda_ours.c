@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers of cuda_abi.h as the compiler sees them in our header. Constant data for test_abi, no
+ * code.
+ */
+#include "aliquot/cuda_abi.h"
+
+#include "abi_cuda_ours.inc"
+#include "abi_fact.h"

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers of nvml_abi.h as the compiler sees them in NVIDIA's header. Constant data for
+ * test_abi, no code.
+ */
+#include <nvml.h>
+
+#include "abi_fact.h"
+#include "abi_nvml_theirs.inc"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA driver API as Aliquot's own minimal declarations: handles, structures and, through cuda_enums.h and
- * cuda_calls.h, constants and function types, named as NVIDIA names them. Only names, numbers and layouts, which a
- * caller's binary fixes. 64-bit Linux only. The build never includes NVIDIA's header; tests/unit/sim/test_abi.c compares
- * the two where cuda.h is installed. No name is redirected to a newer version by a macro: `cuMemAlloc` here is the exported
- * symbol of that name (the old 32-bit form), `cuMemAlloc_v2` the one today's programs call.
+ * The CUDA driver API as Aliquot's own minimal declarations: handles, structures and, through
+ * cuda_enums.h and cuda_calls.h, constants and function types, named as NVIDIA names them. Only
+ * names, numbers and layouts, which a caller's binary fixes. 64-bit Linux only. The build never
+ * includes NVIDIA's header; tests/unit/sim/test_abi.c compares the two where cuda.h is installed.
+ * No name is redirected to a newer version by a macro: `cuMemAlloc` here is the exported symbol of
+ * that name (the old 32-bit form), `cuMemAlloc_v2` the one today's programs call.
  */
 #ifndef ALIQUOT_CUDA_ABI_H
 #define ALIQUOT_CUDA_ABI_H
@@ -440,10 +441,13 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 
 static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit targets only");
 static_assert(sizeof(CUresult) == 4 && sizeof(CUdeviceptr) == 8, "handle sizes");
-static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56, "launch configuration");
+static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56,
+              "launch configuration");
 static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "copy descriptors");
-static_assert(sizeof(CUmemPoolProps) == 88 && sizeof(CUmemAllocationProp) == 32, "memory properties");
-static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUgraphNodeParams) == 256, "graph nodes");
+static_assert(sizeof(CUmemPoolProps) == 88 && sizeof(CUmemAllocationProp) == 32,
+              "memory properties");
+static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v2) == 72 && sizeof(CUgraphNodeParams) == 256,
+              "graph nodes");
 
 #include "aliquot/cuda_calls.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML as Aliquot's own minimal declarations: constants, structures and function types, named as NVIDIA names them, for the
- * daemon's reader, the library's view and the simulator. Only names, numbers and layouts. nvml.h is not part of the CUDA
- * toolkit; tests/unit/sim/test_abi.c compares the two where one is installed.
+ * NVML as Aliquot's own minimal declarations: constants, structures and function types, named as
+ * NVIDIA names them, for the daemon's reader, the library's view and the simulator. Only names,
+ * numbers and layouts. nvml.h is not part of the CUDA toolkit; tests/unit/sim/test_abi.c compares
+ * the two where one is installed.
  */
 #ifndef ALIQUOT_NVML_ABI_H
 #define ALIQUOT_NVML_ABI_H
@@ -262,7 +263,8 @@ typedef unsigned int nvmlBusType_t;
 #define nvmlEventTypeXidCriticalError 0x8ll
 #define nvmlEventTypeClock 0x10ll
 
-/* "Not available" in usedGpuMemory, and "no such instance" in the instance ids of a card without MIG. */
+/* "Not available" in usedGpuMemory, and "no such instance" in the instance ids of a card without
+ * MIG. */
 #define NVML_VALUE_NOT_AVAILABLE (-1)
 #define NVML_NO_INSTANCE_ID 0xffffffffu
 
@@ -271,7 +273,8 @@ typedef struct nvmlUnit_st *nvmlUnit_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 
 /* Version word of a versioned structure: its size, with the number in the top byte. */
-#define ALQ_NVML_VERSION(type, number) ((unsigned int)(sizeof(type) | ((unsigned int)(number) << 24u)))
+#define ALQ_NVML_VERSION(type, number)                                                             \
+    ((unsigned int)(sizeof(type) | ((unsigned int)(number) << 24u)))
 
 /* nvmlDeviceGetPciInfo_v3 */
 typedef struct nvmlPciInfo_st {
@@ -433,14 +436,16 @@ typedef struct nvmlEventData_st {
 
 static_assert(sizeof(nvmlPciInfo_t) == 68 && sizeof(nvmlPciInfo_v2_t) == 52, "PCI info");
 static_assert(sizeof(nvmlMemory_t) == 24 && nvmlMemory_v2 == 0x02000028u, "memory info");
-static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24, "process lists");
+static_assert(sizeof(nvmlProcessInfo_v1_t) == 16 && sizeof(nvmlProcessInfo_v2_t) == 24,
+              "process lists");
 static_assert(nvmlProcessDetailList_v1 == 0x01000018u, "process detail list");
 static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "process utilisation");
 static_assert(nvmlProcessesUtilizationInfo_v1 == 0x01000018u, "process utilisation info");
 
 /*
- * Types of the exported functions whose arguments are declared above: `__typeof__(nvmlInit_v2) *` is the pointer type to keep.
- * nvmlDeviceGetPciInfo, _v2 and the v1 and v2 process lists take the older structures above.
+ * Types of the exported functions whose arguments are declared above: `__typeof__(nvmlInit_v2) *`
+ * is the pointer type to keep. nvmlDeviceGetPciInfo, _v2 and the v1 and v2 process lists take the
+ * older structures above.
  */
 /* clang-format off */
 const char *nvmlErrorString(nvmlReturn_t);

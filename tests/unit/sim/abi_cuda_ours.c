@@ -3,7 +3,8 @@
  * The numbers of cuda_abi.h as the compiler sees them in our header. Constant data for test_abi, no
  * code.
  */
+/* clang-format off: the order matters */
 #include "aliquot/cuda_abi.h"
 
-#include "abi_cuda_ours.inc"
 #include "abi_fact.h"
+#include "abi_cuda_ours.inc"

@@ -61,9 +61,9 @@ int alq_cel_compile(const char *expression, size_t len, struct alq_cel_program *
     p->arena = alq_arena_init(PROGRAM_MAX_BYTES);
     p->len = len;
     p->text = alq_arena_strndup(&p->arena, expression, len);
-    rc = p->text ? cel_parse(p, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    rc = p->text ? alq_cel_parse(p, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (!rc)
-        rc = cel_check(p, err);
+        rc = alq_cel_check(p, err);
     if (rc)
         alq_cel_program_free(p);
     else
@@ -75,31 +75,32 @@ void alq_cel_program_free(struct alq_cel_program *p)
 {
     if (!p)
         return;
-    for (struct cel_node *n = p->regexes; n; n = n->next_regex)
-        cel_regex_free(n->regex);
+    for (struct alq_cel_node *n = p->regexes; n; n = n->next_regex)
+        alq_cel_regex_free(n->regex);
     alq_arena_fini(&p->arena);
     free(p);
 }
 
-static int attribute_value(const char *name, json_t *j, struct cel_value *out, struct alq_err *err)
+static int attribute_value(const char *name, json_t *j, struct alq_cel_value *out,
+                           struct alq_err *err)
 {
     struct alq_err why = ALQ_ERR_INIT;
     json_t *v;
 
     if ((v = json_object_get(j, "int")) && json_is_integer(v)) {
-        *out = cel_int(json_integer_value(v));
+        *out = alq_cel_int(json_integer_value(v));
         return 0;
     }
     if ((v = json_object_get(j, "bool")) && json_is_boolean(v)) {
-        *out = cel_bool(json_is_true(v));
+        *out = alq_cel_bool(json_is_true(v));
         return 0;
     }
     if ((v = json_object_get(j, "string")) && json_is_string(v)) {
-        *out = cel_string(json_string_value(v), json_string_length(v));
+        *out = alq_cel_string(json_string_value(v), json_string_length(v));
         return 0;
     }
     if ((v = json_object_get(j, "version")) && json_is_string(v)) {
-        *out = (struct cel_value){.type = CEL_SEMVER};
+        *out = (struct alq_cel_value){.type = ALQ_CEL_SEMVER};
         if (alq_semver_parse(json_string_value(v), json_string_length(v), &out->semver, &why))
             return alq_err_set(err, ALQ_EPROTO, "attribute %s: %s", name, why.text);
         return 0;
@@ -107,12 +108,13 @@ static int attribute_value(const char *name, json_t *j, struct cel_value *out, s
     return alq_err_set(err, ALQ_EPROTO, "attribute %s: unsupported attribute value", name);
 }
 
-static int capacity_value(const char *name, json_t *j, struct cel_value *out, struct alq_err *err)
+static int capacity_value(const char *name, json_t *j, struct alq_cel_value *out,
+                          struct alq_err *err)
 {
     struct alq_err why = ALQ_ERR_INIT;
     json_t *v = json_object_get(j, "value");
 
-    *out = (struct cel_value){.type = CEL_QUANTITY};
+    *out = (struct alq_cel_value){.type = ALQ_CEL_QUANTITY};
     if (!json_is_string(v))
         return alq_err_set(err, ALQ_EPROTO, "capacity %s: value is missing", name);
     if (alq_quantity_parse(json_string_value(v), json_string_length(v), &out->quantity, &why))
@@ -121,8 +123,9 @@ static int capacity_value(const char *name, json_t *j, struct cel_value *out, st
 }
 
 static int add_entries(const char *driver, json_t *map,
-                       int (*value)(const char *, json_t *, struct cel_value *, struct alq_err *),
-                       struct cel_entries *out, struct alq_err *err)
+                       int (*value)(const char *, json_t *, struct alq_cel_value *,
+                                    struct alq_err *),
+                       struct alq_cel_entries *out, struct alq_err *err)
 {
     const char *name;
     json_t *j;
@@ -133,12 +136,12 @@ static int add_entries(const char *driver, json_t *map,
     if (!out->items)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     json_object_foreach (map, name, j) {
-        struct cel_entry *e = &out->items[out->count];
+        struct alq_cel_entry *e = &out->items[out->count];
         const char *slash = strchr(name, '/');
-        e->domain = slash ? (struct cel_text){name, (size_t)(slash - name)}
-                          : (struct cel_text){driver, strlen(driver)};
-        e->name = slash ? (struct cel_text){slash + 1, strlen(slash + 1)}
-                        : (struct cel_text){name, strlen(name)};
+        e->domain = slash ? (struct alq_cel_text){name, (size_t)(slash - name)}
+                          : (struct alq_cel_text){driver, strlen(driver)};
+        e->name = slash ? (struct alq_cel_text){slash + 1, strlen(slash + 1)}
+                        : (struct alq_cel_text){name, strlen(name)};
         int rc = value(name, j, &e->value, err);
         if (rc)
             return rc;

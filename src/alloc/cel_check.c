@@ -18,47 +18,48 @@ struct checker {
 };
 
 #define FAIL(c, code, at, ...)                                                                     \
-    cel_err_at((c)->err, code, (c)->program->text, (c)->program->len, at, __VA_ARGS__)
+    alq_cel_err_at((c)->err, code, (c)->program->text, (c)->program->len, at, __VA_ARGS__)
 
-static bool text_is(struct cel_text t, const char *s)
+static bool text_is(struct alq_cel_text t, const char *s)
 {
     return t.len == strlen(s) && !memcmp(t.p, s, t.len);
 }
 
-static bool is_map(enum cel_type t)
+static bool is_map(enum alq_cel_type t)
 {
-    return t == CEL_ATTRIBUTES || t == CEL_ATTRIBUTE_MAP || t == CEL_CAPACITIES ||
-           t == CEL_CAPACITY_MAP;
+    return t == ALQ_CEL_ATTRIBUTES || t == ALQ_CEL_ATTRIBUTE_MAP || t == ALQ_CEL_CAPACITIES ||
+           t == ALQ_CEL_CAPACITY_MAP;
 }
 
-static enum cel_type map_element(enum cel_type t)
+static enum alq_cel_type map_element(enum alq_cel_type t)
 {
     switch (t) {
-    case CEL_ATTRIBUTES:
-        return CEL_ATTRIBUTE_MAP;
-    case CEL_CAPACITIES:
-        return CEL_CAPACITY_MAP;
-    case CEL_CAPACITY_MAP:
-        return CEL_QUANTITY;
+    case ALQ_CEL_ATTRIBUTES:
+        return ALQ_CEL_ATTRIBUTE_MAP;
+    case ALQ_CEL_CAPACITIES:
+        return ALQ_CEL_CAPACITY_MAP;
+    case ALQ_CEL_CAPACITY_MAP:
+        return ALQ_CEL_QUANTITY;
     default:
-        return CEL_DYN;
+        return ALQ_CEL_DYN;
     }
 }
 
-static bool agree(enum cel_type a, enum cel_type b)
+static bool agree(enum alq_cel_type a, enum alq_cel_type b)
 {
-    return a == CEL_DYN || b == CEL_DYN || a == b;
+    return a == ALQ_CEL_DYN || b == ALQ_CEL_DYN || a == b;
 }
 
 static const char *const op_names[] = {
-    [CEL_NOT] = "!_",     [CEL_NEG] = "-_",     [CEL_AND] = "_&&_", [CEL_OR] = "_||_",
-    [CEL_COND] = "_?_:_", [CEL_EQ] = "_==_",    [CEL_NE] = "_!=_",  [CEL_LT] = "_<_",
-    [CEL_LE] = "_<=_",    [CEL_GT] = "_>_",     [CEL_GE] = "_>=_",  [CEL_IN] = "@in",
-    [CEL_ADD] = "_+_",    [CEL_SUB] = "_-_",    [CEL_MUL] = "_*_",  [CEL_DIV] = "_/_",
-    [CEL_MOD] = "_%_",    [CEL_INDEX] = "_[_]",
+    [ALQ_CEL_NOT] = "!_",  [ALQ_CEL_NEG] = "-_",     [ALQ_CEL_AND] = "_&&_",
+    [ALQ_CEL_OR] = "_||_", [ALQ_CEL_COND] = "_?_:_", [ALQ_CEL_EQ] = "_==_",
+    [ALQ_CEL_NE] = "_!=_", [ALQ_CEL_LT] = "_<_",     [ALQ_CEL_LE] = "_<=_",
+    [ALQ_CEL_GT] = "_>_",  [ALQ_CEL_GE] = "_>=_",    [ALQ_CEL_IN] = "@in",
+    [ALQ_CEL_ADD] = "_+_", [ALQ_CEL_SUB] = "_-_",    [ALQ_CEL_MUL] = "_*_",
+    [ALQ_CEL_DIV] = "_/_", [ALQ_CEL_MOD] = "_%_",    [ALQ_CEL_INDEX] = "_[_]",
 };
 
-static int no_overload(struct checker *c, const struct cel_node *n)
+static int no_overload(struct checker *c, const struct alq_cel_node *n)
 {
     char types[160] = "";
     size_t used = 0;
@@ -66,84 +67,84 @@ static int no_overload(struct checker *c, const struct cel_node *n)
 
     for (size_t i = 0; i < n->count && used < sizeof(types) - 1; i++) {
         int w = snprintf(types + used, sizeof(types) - used, "%s%s", i ? ", " : "",
-                         cel_type_name(n->args[i]->type));
+                         alq_cel_type_name(n->args[i]->type));
         used += w > 0 ? (size_t)w : 0;
     }
-    if (n->op == CEL_CALL)
+    if (n->op == ALQ_CEL_CALL)
         snprintf(name, sizeof(name), "%.*s", (int)(n->name.len > 40 ? 40 : n->name.len), n->name.p);
     else
         snprintf(name, sizeof(name), "%s", op_names[n->op]);
     return FAIL(c, ALQ_EINVAL, n->at, "found no matching overload for '%s' applied to '(%s)'%s",
                 name, types,
-                n->op >= CEL_LT && n->op <= CEL_GE &&
-                        (n->args[0]->type == CEL_QUANTITY || n->args[0]->type == CEL_SEMVER)
+                n->op >= ALQ_CEL_LT && n->op <= ALQ_CEL_GE &&
+                        (n->args[0]->type == ALQ_CEL_QUANTITY || n->args[0]->type == ALQ_CEL_SEMVER)
                     ? ", use isGreaterThan, isLessThan or compareTo"
                     : "");
 }
 
-enum cel_field cel_device_field(struct cel_text name)
+enum alq_cel_field alq_cel_device_field(struct alq_cel_text name)
 {
-    return text_is(name, "driver")                     ? CEL_FIELD_DRIVER
-           : text_is(name, "attributes")               ? CEL_FIELD_ATTRIBUTES
-           : text_is(name, "capacity")                 ? CEL_FIELD_CAPACITY
-           : text_is(name, "allowMultipleAllocations") ? CEL_FIELD_MULTI_ALLOC
-                                                       : CEL_FIELD_NONE;
+    return text_is(name, "driver")                     ? ALQ_CEL_FIELD_DRIVER
+           : text_is(name, "attributes")               ? ALQ_CEL_FIELD_ATTRIBUTES
+           : text_is(name, "capacity")                 ? ALQ_CEL_FIELD_CAPACITY
+           : text_is(name, "allowMultipleAllocations") ? ALQ_CEL_FIELD_MULTI_ALLOC
+                                                       : ALQ_CEL_FIELD_NONE;
 }
 
-static int check_select(struct checker *c, struct cel_node *n)
+static int check_select(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type t = n->args[0]->type;
+    enum alq_cel_type t = n->args[0]->type;
 
-    if (t == CEL_DEVICE) {
-        static const enum cel_type types[] = {
-            [CEL_FIELD_DRIVER] = CEL_STRING,
-            [CEL_FIELD_ATTRIBUTES] = CEL_ATTRIBUTES,
-            [CEL_FIELD_CAPACITY] = CEL_CAPACITIES,
-            [CEL_FIELD_MULTI_ALLOC] = CEL_BOOL,
+    if (t == ALQ_CEL_DEVICE) {
+        static const enum alq_cel_type types[] = {
+            [ALQ_CEL_FIELD_DRIVER] = ALQ_CEL_STRING,
+            [ALQ_CEL_FIELD_ATTRIBUTES] = ALQ_CEL_ATTRIBUTES,
+            [ALQ_CEL_FIELD_CAPACITY] = ALQ_CEL_CAPACITIES,
+            [ALQ_CEL_FIELD_MULTI_ALLOC] = ALQ_CEL_BOOL,
         };
-        enum cel_field field = cel_device_field(n->name);
-        if (field == CEL_FIELD_NONE)
+        enum alq_cel_field field = alq_cel_device_field(n->name);
+        if (field == ALQ_CEL_FIELD_NONE)
             return FAIL(c, ALQ_EINVAL, n->at, "undefined field '%.*s'",
                         (int)(n->name.len > 64 ? 64 : n->name.len), n->name.p);
         n->type = types[field];
     } else if (is_map(t)) {
         n->type = map_element(t);
-    } else if (t != CEL_DYN) {
+    } else if (t != ALQ_CEL_DYN) {
         return FAIL(c, ALQ_EINVAL, n->at, "type '%s' does not support field selection",
-                    cel_type_name(t));
+                    alq_cel_type_name(t));
     }
-    if (n->op == CEL_HAS)
-        n->type = CEL_BOOL;
+    if (n->op == ALQ_CEL_HAS)
+        n->type = ALQ_CEL_BOOL;
     return 0;
 }
 
-static int check_index(struct checker *c, struct cel_node *n)
+static int check_index(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type t = n->args[0]->type, k = n->args[1]->type;
+    enum alq_cel_type t = n->args[0]->type, k = n->args[1]->type;
 
-    if ((is_map(t) && !agree(k, CEL_STRING)) || (t == CEL_LIST && !agree(k, CEL_INT)) ||
-        (!is_map(t) && t != CEL_LIST && t != CEL_DYN))
+    if ((is_map(t) && !agree(k, ALQ_CEL_STRING)) || (t == ALQ_CEL_LIST && !agree(k, ALQ_CEL_INT)) ||
+        (!is_map(t) && t != ALQ_CEL_LIST && t != ALQ_CEL_DYN))
         return no_overload(c, n);
-    n->type = is_map(t) ? map_element(t) : t == CEL_LIST ? n->args[0]->element : CEL_DYN;
+    n->type = is_map(t) ? map_element(t) : t == ALQ_CEL_LIST ? n->args[0]->element : ALQ_CEL_DYN;
     return 0;
 }
 
-static int check_call(struct checker *c, struct cel_node *n)
+static int check_call(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type types[CEL_FUNC_ARGS_MAX] = {0};
-    const struct cel_func *row = NULL;
+    enum alq_cel_type types[ALQ_CEL_FUNC_ARGS_MAX] = {0};
+    const struct alq_cel_func *row = NULL;
     bool is_known = false, is_fit = false;
 
-    for (size_t i = 0; i < n->count && i < CEL_FUNC_ARGS_MAX; i++)
+    for (size_t i = 0; i < n->count && i < ALQ_CEL_FUNC_ARGS_MAX; i++)
         types[i] = n->args[i]->type;
-    while ((row = cel_func_next(row, n->name, n->is_method))) {
+    while ((row = alq_cel_func_next(row, n->name, n->is_method))) {
         is_known = true;
-        if (!cel_func_fits(row, types, n->count))
+        if (!alq_cel_func_fits(row, types, n->count))
             continue;
-        n->type = !is_fit || n->type == row->result ? row->result : CEL_DYN;
+        n->type = !is_fit || n->type == row->result ? row->result : ALQ_CEL_DYN;
         is_fit = true;
     }
-    if (!is_known && cel_func_is_foreign(n->name))
+    if (!is_known && alq_cel_func_is_foreign(n->name))
         return FAIL(c, ALQ_ENOTSUP, n->at, "%.*s() is not supported in this subset of CEL",
                     (int)n->name.len, n->name.p);
     if (!is_known)
@@ -151,10 +152,11 @@ static int check_call(struct checker *c, struct cel_node *n)
                     (int)(n->name.len > 64 ? 64 : n->name.len), n->name.p);
     if (!is_fit)
         return no_overload(c, n);
-    if (!text_is(n->name, "matches") || n->args[1]->op != CEL_LITERAL)
+    if (!text_is(n->name, "matches") || n->args[1]->op != ALQ_CEL_LITERAL)
         return 0;
     struct alq_err why = ALQ_ERR_INIT;
-    int rc = cel_regex_new(n->args[1]->value.text.p, n->args[1]->value.text.len, &n->regex, &why);
+    int rc =
+        alq_cel_regex_new(n->args[1]->value.text.p, n->args[1]->value.text.len, &n->regex, &why);
     if (rc)
         return FAIL(c, why.code, n->args[1]->at, "%s", why.text);
     n->next_regex = c->program->regexes;
@@ -162,32 +164,32 @@ static int check_call(struct checker *c, struct cel_node *n)
     return 0;
 }
 
-/* The type of a sum or the like; CEL_DYN when unknown. */
-static int check_arithmetic(struct checker *c, struct cel_node *n)
+/* The type of a sum or the like; ALQ_CEL_DYN when unknown. */
+static int check_arithmetic(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type a = n->args[0]->type, b = n->args[1]->type;
-    bool is_int = agree(a, CEL_INT) && agree(b, CEL_INT);
-    bool is_string = n->op == CEL_ADD && agree(a, CEL_STRING) && agree(b, CEL_STRING);
+    enum alq_cel_type a = n->args[0]->type, b = n->args[1]->type;
+    bool is_int = agree(a, ALQ_CEL_INT) && agree(b, ALQ_CEL_INT);
+    bool is_string = n->op == ALQ_CEL_ADD && agree(a, ALQ_CEL_STRING) && agree(b, ALQ_CEL_STRING);
 
     if (!is_int && !is_string)
         return no_overload(c, n);
-    n->type = is_int && is_string ? CEL_DYN : is_int ? CEL_INT : CEL_STRING;
+    n->type = is_int && is_string ? ALQ_CEL_DYN : is_int ? ALQ_CEL_INT : ALQ_CEL_STRING;
     return 0;
 }
 
-static int check_in(struct checker *c, struct cel_node *n)
+static int check_in(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type key = n->args[0]->type, t = n->args[1]->type;
-    bool is_ok = t == CEL_DYN || (is_map(t) && agree(key, CEL_STRING)) ||
-                 (t == CEL_LIST && agree(key, n->args[1]->element));
+    enum alq_cel_type key = n->args[0]->type, t = n->args[1]->type;
+    bool is_ok = t == ALQ_CEL_DYN || (is_map(t) && agree(key, ALQ_CEL_STRING)) ||
+                 (t == ALQ_CEL_LIST && agree(key, n->args[1]->element));
 
-    n->type = CEL_BOOL;
+    n->type = ALQ_CEL_BOOL;
     return is_ok ? 0 : no_overload(c, n);
 }
 
-static int check(struct checker *c, struct cel_node *n)
+static int check(struct checker *c, struct alq_cel_node *n)
 {
-    enum cel_type t;
+    enum alq_cel_type t;
 
     for (size_t i = 0; i < n->count; i++) {
         int rc = check(c, n->args[i]);
@@ -195,81 +197,82 @@ static int check(struct checker *c, struct cel_node *n)
             return rc;
     }
     switch (n->op) {
-    case CEL_LITERAL:
+    case ALQ_CEL_LITERAL:
         n->type = n->value.type;
         return 0;
-    case CEL_VAR_DEVICE:
-        n->type = CEL_DEVICE;
+    case ALQ_CEL_VAR_DEVICE:
+        n->type = ALQ_CEL_DEVICE;
         return 0;
-    case CEL_SELECT:
-    case CEL_HAS:
+    case ALQ_CEL_SELECT:
+    case ALQ_CEL_HAS:
         return check_select(c, n);
-    case CEL_INDEX:
+    case ALQ_CEL_INDEX:
         return check_index(c, n);
-    case CEL_CALL:
+    case ALQ_CEL_CALL:
         return check_call(c, n);
-    case CEL_MAKE_LIST:
-        n->type = CEL_LIST;
-        n->element = n->count ? n->args[0]->type : CEL_DYN;
+    case ALQ_CEL_MAKE_LIST:
+        n->type = ALQ_CEL_LIST;
+        n->element = n->count ? n->args[0]->type : ALQ_CEL_DYN;
         for (size_t i = 1; i < n->count; i++)
             if (n->args[i]->type != n->element)
-                n->element = CEL_DYN;
+                n->element = ALQ_CEL_DYN;
         return 0;
-    case CEL_NOT:
-        n->type = CEL_BOOL;
-        return agree(n->args[0]->type, CEL_BOOL) ? 0 : no_overload(c, n);
-    case CEL_NEG:
-        n->type = CEL_INT;
-        return agree(n->args[0]->type, CEL_INT) ? 0 : no_overload(c, n);
-    case CEL_AND:
-    case CEL_OR:
-        n->type = CEL_BOOL;
+    case ALQ_CEL_NOT:
+        n->type = ALQ_CEL_BOOL;
+        return agree(n->args[0]->type, ALQ_CEL_BOOL) ? 0 : no_overload(c, n);
+    case ALQ_CEL_NEG:
+        n->type = ALQ_CEL_INT;
+        return agree(n->args[0]->type, ALQ_CEL_INT) ? 0 : no_overload(c, n);
+    case ALQ_CEL_AND:
+    case ALQ_CEL_OR:
+        n->type = ALQ_CEL_BOOL;
         for (size_t i = 0; i < n->count; i++)
-            if (!agree(n->args[i]->type, CEL_BOOL))
+            if (!agree(n->args[i]->type, ALQ_CEL_BOOL))
                 return no_overload(c, n);
         return 0;
-    case CEL_COND:
-        if (!agree(n->args[0]->type, CEL_BOOL) || !agree(n->args[1]->type, n->args[2]->type))
+    case ALQ_CEL_COND:
+        if (!agree(n->args[0]->type, ALQ_CEL_BOOL) || !agree(n->args[1]->type, n->args[2]->type))
             return no_overload(c, n);
-        n->type = n->args[1]->type == n->args[2]->type ? n->args[1]->type : CEL_DYN;
-        n->element = n->args[1]->element == n->args[2]->element ? n->args[1]->element : CEL_DYN;
+        n->type = n->args[1]->type == n->args[2]->type ? n->args[1]->type : ALQ_CEL_DYN;
+        n->element = n->args[1]->element == n->args[2]->element ? n->args[1]->element : ALQ_CEL_DYN;
         return 0;
-    case CEL_EQ:
-    case CEL_NE:
-        n->type = CEL_BOOL;
+    case ALQ_CEL_EQ:
+    case ALQ_CEL_NE:
+        n->type = ALQ_CEL_BOOL;
         return agree(n->args[0]->type, n->args[1]->type) &&
                        agree(n->args[0]->element, n->args[1]->element)
                    ? 0
                    : no_overload(c, n);
-    case CEL_LT:
-    case CEL_LE:
-    case CEL_GT:
-    case CEL_GE:
-        n->type = CEL_BOOL;
-        t = n->args[0]->type != CEL_DYN ? n->args[0]->type : n->args[1]->type;
+    case ALQ_CEL_LT:
+    case ALQ_CEL_LE:
+    case ALQ_CEL_GT:
+    case ALQ_CEL_GE:
+        n->type = ALQ_CEL_BOOL;
+        t = n->args[0]->type != ALQ_CEL_DYN ? n->args[0]->type : n->args[1]->type;
         return agree(n->args[0]->type, n->args[1]->type) &&
-                       (t == CEL_DYN || t == CEL_INT || t == CEL_STRING || t == CEL_BOOL)
+                       (t == ALQ_CEL_DYN || t == ALQ_CEL_INT || t == ALQ_CEL_STRING ||
+                        t == ALQ_CEL_BOOL)
                    ? 0
                    : no_overload(c, n);
-    case CEL_IN:
+    case ALQ_CEL_IN:
         return check_in(c, n);
-    case CEL_ADD:
-    case CEL_SUB:
-    case CEL_MUL:
-    case CEL_DIV:
-    case CEL_MOD:
+    case ALQ_CEL_ADD:
+    case ALQ_CEL_SUB:
+    case ALQ_CEL_MUL:
+    case ALQ_CEL_DIV:
+    case ALQ_CEL_MOD:
         return check_arithmetic(c, n);
     }
     return 0;
 }
 
-int cel_check(struct alq_cel_program *program, struct alq_err *err)
+int alq_cel_check(struct alq_cel_program *program, struct alq_err *err)
 {
     struct checker c = {program, err};
     int rc = check(&c, program->root);
 
-    if (!rc && !agree(program->root->type, CEL_BOOL))
+    if (!rc && !agree(program->root->type, ALQ_CEL_BOOL))
         rc = alq_err_set(err, ALQ_EINVAL, "must evaluate to bool or the unknown type, not %s",
-                         cel_type_name(program->root->type));
+                         alq_cel_type_name(program->root->type));
     return rc;
 }

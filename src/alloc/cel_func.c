@@ -10,11 +10,11 @@
 #include <string.h>
 
 #define IMPL(name)                                                                                 \
-    static int name(const struct cel_value *a, size_t count, struct alq_arena *arena,              \
-                    struct cel_value *out, struct alq_err *err)
+    static int name(const struct alq_cel_value *a, size_t count, struct alq_arena *arena,          \
+                    struct alq_cel_value *out, struct alq_err *err)
 #define UNUSED (void)count, (void)arena, (void)err
 
-static size_t runes(struct cel_text t)
+static size_t runes(struct alq_cel_text t)
 {
     size_t n = 0;
 
@@ -26,43 +26,43 @@ static size_t runes(struct cel_text t)
 IMPL(size_string)
 {
     UNUSED;
-    *out = cel_int((int64_t)runes(a[0].text));
+    *out = alq_cel_int((int64_t)runes(a[0].text));
     return 0;
 }
 
 IMPL(size_list)
 {
     UNUSED;
-    *out = cel_int((int64_t)a[0].list.count);
+    *out = alq_cel_int((int64_t)a[0].list.count);
     return 0;
 }
 
 IMPL(starts_with)
 {
     UNUSED;
-    struct cel_text s = a[0].text, t = a[1].text;
-    *out = cel_bool(s.len >= t.len && !memcmp(s.p, t.p, t.len));
+    struct alq_cel_text s = a[0].text, t = a[1].text;
+    *out = alq_cel_bool(s.len >= t.len && !memcmp(s.p, t.p, t.len));
     return 0;
 }
 
 IMPL(ends_with)
 {
     UNUSED;
-    struct cel_text s = a[0].text, t = a[1].text;
-    *out = cel_bool(s.len >= t.len && !memcmp(s.p + s.len - t.len, t.p, t.len));
+    struct alq_cel_text s = a[0].text, t = a[1].text;
+    *out = alq_cel_bool(s.len >= t.len && !memcmp(s.p + s.len - t.len, t.p, t.len));
     return 0;
 }
 
 IMPL(contains)
 {
     UNUSED;
-    struct cel_text s = a[0].text, t = a[1].text;
-    *out = cel_bool(t.len == 0 || memmem(s.p, s.len, t.p, t.len) != NULL);
+    struct alq_cel_text s = a[0].text, t = a[1].text;
+    *out = alq_cel_bool(t.len == 0 || memmem(s.p, s.len, t.p, t.len) != NULL);
     return 0;
 }
 
-static int change_case(struct cel_text s, char from, int delta, struct alq_arena *arena,
-                       struct cel_value *out, struct alq_err *err)
+static int change_case(struct alq_cel_text s, char from, int delta, struct alq_arena *arena,
+                       struct alq_cel_value *out, struct alq_err *err)
 {
     char *p = alq_arena_strndup(arena, s.p, s.len);
 
@@ -71,7 +71,7 @@ static int change_case(struct cel_text s, char from, int delta, struct alq_arena
     for (size_t i = 0; i < s.len; i++)
         if (p[i] >= from && p[i] < from + 26)
             p[i] = (char)(p[i] + delta);
-    *out = cel_string(p, s.len);
+    *out = alq_cel_string(p, s.len);
     return 0;
 }
 
@@ -90,14 +90,14 @@ IMPL(upper_ascii)
 IMPL(trim)
 {
     UNUSED;
-    struct cel_text s = a[0].text;
+    struct alq_cel_text s = a[0].text;
     while (s.len && strchr(" \t\n\v\f\r", s.p[0])) {
         s.p++;
         s.len--;
     }
     while (s.len && strchr(" \t\n\v\f\r", s.p[s.len - 1]))
         s.len--;
-    *out = cel_string(s.p, s.len);
+    *out = alq_cel_string(s.p, s.len);
     return 0;
 }
 
@@ -111,7 +111,7 @@ IMPL(same)
 IMPL(int_of_string)
 {
     UNUSED;
-    struct cel_text s = a[0].text;
+    struct alq_cel_text s = a[0].text;
     int64_t n = 0;
     size_t i = s.len && (s.p[0] == '-' || s.p[0] == '+');
     int is_negative = i && s.p[0] == '-';
@@ -124,18 +124,18 @@ IMPL(int_of_string)
             __builtin_add_overflow(n, (int64_t)(is_negative ? -d : d), &n))
             return alq_err_set(err, ALQ_EINVAL, "type conversion error from string to int");
     }
-    *out = cel_int(n);
+    *out = alq_cel_int(n);
     return 0;
 }
 
-static int text_result(const char *text, struct alq_arena *arena, struct cel_value *out,
+static int text_result(const char *text, struct alq_arena *arena, struct alq_cel_value *out,
                        struct alq_err *err)
 {
     char *p = alq_arena_strndup(arena, text, strlen(text));
 
     if (!p)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    *out = cel_string(p, strlen(p));
+    *out = alq_cel_string(p, strlen(p));
     return 0;
 }
 
@@ -156,7 +156,7 @@ IMPL(string_of_bool)
 IMPL(make_quantity)
 {
     (void)count, (void)arena;
-    *out = (struct cel_value){.type = CEL_QUANTITY};
+    *out = (struct alq_cel_value){.type = ALQ_CEL_QUANTITY};
     return alq_quantity_parse(a[0].text.p, a[0].text.len, &out->quantity, err);
 }
 
@@ -164,7 +164,7 @@ IMPL(is_quantity)
 {
     UNUSED;
     struct alq_quantity q;
-    *out = cel_bool(alq_quantity_parse(a[0].text.p, a[0].text.len, &q, NULL) == 0);
+    *out = alq_cel_bool(alq_quantity_parse(a[0].text.p, a[0].text.len, &q, NULL) == 0);
     return 0;
 }
 
@@ -172,7 +172,7 @@ IMPL(quantity_sign)
 {
     UNUSED;
     __int128 n = a[0].quantity.nano;
-    *out = cel_int((n > 0) - (n < 0));
+    *out = alq_cel_int((n > 0) - (n < 0));
     return 0;
 }
 
@@ -186,7 +186,7 @@ static bool is_whole(struct alq_quantity q)
 IMPL(quantity_is_integer)
 {
     UNUSED;
-    *out = cel_bool(is_whole(a[0].quantity));
+    *out = alq_cel_bool(is_whole(a[0].quantity));
     return 0;
 }
 
@@ -195,13 +195,13 @@ IMPL(quantity_as_integer)
     (void)count, (void)arena;
     if (!is_whole(a[0].quantity))
         return alq_err_set(err, ALQ_EINVAL, "cannot convert value to integer");
-    *out = cel_int((int64_t)(a[0].quantity.nano / NANO));
+    *out = alq_cel_int((int64_t)(a[0].quantity.nano / NANO));
     return 0;
 }
 
-static int sum(struct alq_quantity a, __int128 b, struct cel_value *out, struct alq_err *err)
+static int sum(struct alq_quantity a, __int128 b, struct alq_cel_value *out, struct alq_err *err)
 {
-    struct cel_value v = {.type = CEL_QUANTITY};
+    struct alq_cel_value v = {.type = ALQ_CEL_QUANTITY};
 
     if (__builtin_add_overflow(a.nano, b, &v.quantity.nano))
         return alq_err_set(err, ALQ_ERANGE, "quantity overflow");
@@ -236,25 +236,25 @@ IMPL(quantity_sub_int)
 IMPL(quantity_compare)
 {
     UNUSED;
-    *out = cel_int(alq_quantity_cmp(a[0].quantity, a[1].quantity));
+    *out = alq_cel_int(alq_quantity_cmp(a[0].quantity, a[1].quantity));
     return 0;
 }
 
 IMPL(quantity_is_less)
 {
     UNUSED;
-    *out = cel_bool(alq_quantity_cmp(a[0].quantity, a[1].quantity) < 0);
+    *out = alq_cel_bool(alq_quantity_cmp(a[0].quantity, a[1].quantity) < 0);
     return 0;
 }
 
 IMPL(quantity_is_greater)
 {
     UNUSED;
-    *out = cel_bool(alq_quantity_cmp(a[0].quantity, a[1].quantity) > 0);
+    *out = alq_cel_bool(alq_quantity_cmp(a[0].quantity, a[1].quantity) > 0);
     return 0;
 }
 
-static int parse_semver(const struct cel_value *a, size_t count, struct alq_semver *v,
+static int parse_semver(const struct alq_cel_value *a, size_t count, struct alq_semver *v,
                         struct alq_err *err)
 {
     int is_lenient = count > 1 && a[1].boolean;
@@ -266,7 +266,7 @@ static int parse_semver(const struct cel_value *a, size_t count, struct alq_semv
 IMPL(make_semver)
 {
     (void)arena;
-    *out = (struct cel_value){.type = CEL_SEMVER};
+    *out = (struct alq_cel_value){.type = ALQ_CEL_SEMVER};
     return parse_semver(a, count, &out->semver, err);
 }
 
@@ -274,15 +274,15 @@ IMPL(is_semver)
 {
     (void)arena, (void)err;
     struct alq_semver v;
-    *out = cel_bool(parse_semver(a, count, &v, NULL) == 0);
+    *out = alq_cel_bool(parse_semver(a, count, &v, NULL) == 0);
     return 0;
 }
 
-static int version_part(uint64_t n, struct cel_value *out, struct alq_err *err)
+static int version_part(uint64_t n, struct alq_cel_value *out, struct alq_err *err)
 {
     if (n > INT64_MAX)
         return alq_err_set(err, ALQ_ERANGE, "version number does not fit an int");
-    *out = cel_int((int64_t)n);
+    *out = alq_cel_int((int64_t)n);
     return 0;
 }
 
@@ -307,43 +307,43 @@ IMPL(semver_patch)
 IMPL(semver_compare)
 {
     UNUSED;
-    *out = cel_int(alq_semver_cmp(&a[0].semver, &a[1].semver));
+    *out = alq_cel_int(alq_semver_cmp(&a[0].semver, &a[1].semver));
     return 0;
 }
 
 IMPL(semver_is_less)
 {
     UNUSED;
-    *out = cel_bool(alq_semver_cmp(&a[0].semver, &a[1].semver) < 0);
+    *out = alq_cel_bool(alq_semver_cmp(&a[0].semver, &a[1].semver) < 0);
     return 0;
 }
 
 IMPL(semver_is_greater)
 {
     UNUSED;
-    *out = cel_bool(alq_semver_cmp(&a[0].semver, &a[1].semver) > 0);
+    *out = alq_cel_bool(alq_semver_cmp(&a[0].semver, &a[1].semver) > 0);
     return 0;
 }
 
-#define S CEL_STRING
-#define Q CEL_QUANTITY
-#define V CEL_SEMVER
-#define I CEL_INT
-#define B CEL_BOOL
+#define S ALQ_CEL_STRING
+#define Q ALQ_CEL_QUANTITY
+#define V ALQ_CEL_SEMVER
+#define I ALQ_CEL_INT
+#define B ALQ_CEL_BOOL
 
-static const struct cel_func functions[] = {
+static const struct alq_cel_func functions[] = {
     {"size", false, 1, {S}, I, size_string},
-    {"size", false, 1, {CEL_LIST}, I, size_list},
+    {"size", false, 1, {ALQ_CEL_LIST}, I, size_list},
     {"size", true, 1, {S}, I, size_string},
-    {"size", true, 1, {CEL_LIST}, I, size_list},
-    {"size", false, 1, {CEL_ATTRIBUTES}, I, NULL},
-    {"size", false, 1, {CEL_ATTRIBUTE_MAP}, I, NULL},
-    {"size", false, 1, {CEL_CAPACITIES}, I, NULL},
-    {"size", false, 1, {CEL_CAPACITY_MAP}, I, NULL},
-    {"size", true, 1, {CEL_ATTRIBUTES}, I, NULL},
-    {"size", true, 1, {CEL_ATTRIBUTE_MAP}, I, NULL},
-    {"size", true, 1, {CEL_CAPACITIES}, I, NULL},
-    {"size", true, 1, {CEL_CAPACITY_MAP}, I, NULL},
+    {"size", true, 1, {ALQ_CEL_LIST}, I, size_list},
+    {"size", false, 1, {ALQ_CEL_ATTRIBUTES}, I, NULL},
+    {"size", false, 1, {ALQ_CEL_ATTRIBUTE_MAP}, I, NULL},
+    {"size", false, 1, {ALQ_CEL_CAPACITIES}, I, NULL},
+    {"size", false, 1, {ALQ_CEL_CAPACITY_MAP}, I, NULL},
+    {"size", true, 1, {ALQ_CEL_ATTRIBUTES}, I, NULL},
+    {"size", true, 1, {ALQ_CEL_ATTRIBUTE_MAP}, I, NULL},
+    {"size", true, 1, {ALQ_CEL_CAPACITIES}, I, NULL},
+    {"size", true, 1, {ALQ_CEL_CAPACITY_MAP}, I, NULL},
     {"startsWith", true, 2, {S, S}, B, starts_with},
     {"endsWith", true, 2, {S, S}, B, ends_with},
     {"contains", true, 2, {S, S}, B, contains},
@@ -383,13 +383,13 @@ static const struct cel_func functions[] = {
 
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-static bool name_is(struct cel_text t, const char *s)
+static bool name_is(struct alq_cel_text t, const char *s)
 {
     return t.len == strlen(s) && !memcmp(t.p, s, t.len);
 }
 
-const struct cel_func *cel_func_next(const struct cel_func *row, struct cel_text name,
-                                     bool is_method)
+const struct alq_cel_func *alq_cel_func_next(const struct alq_cel_func *row,
+                                             struct alq_cel_text name, bool is_method)
 {
     for (row = row ? row + 1 : functions; row < functions + FUNCTIONS; row++)
         if (row->is_method == is_method && name_is(name, row->name))
@@ -397,17 +397,17 @@ const struct cel_func *cel_func_next(const struct cel_func *row, struct cel_text
     return NULL;
 }
 
-bool cel_func_fits(const struct cel_func *row, const enum cel_type *types, size_t count)
+bool alq_cel_func_fits(const struct alq_cel_func *row, const enum alq_cel_type *types, size_t count)
 {
     if (row->count != count)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (types[i] != CEL_DYN && types[i] != row->args[i])
+        if (types[i] != ALQ_CEL_DYN && types[i] != row->args[i])
             return false;
     return true;
 }
 
-bool cel_func_is_foreign(struct cel_text name)
+bool alq_cel_func_is_foreign(struct alq_cel_text name)
 {
     static const char *const names[] = {
         "all",      "exists",     "exists_one",   "map",      "filter",    "bind",
@@ -426,34 +426,34 @@ bool cel_func_is_foreign(struct cel_text name)
     return false;
 }
 
-const char *cel_type_name(enum cel_type type)
+const char *alq_cel_type_name(enum alq_cel_type type)
 {
     switch (type) {
-    case CEL_NULL:
+    case ALQ_CEL_NULL:
         return "null_type";
-    case CEL_BOOL:
+    case ALQ_CEL_BOOL:
         return "bool";
-    case CEL_INT:
+    case ALQ_CEL_INT:
         return "int";
-    case CEL_STRING:
+    case ALQ_CEL_STRING:
         return "string";
-    case CEL_LIST:
+    case ALQ_CEL_LIST:
         return "list";
-    case CEL_QUANTITY:
+    case ALQ_CEL_QUANTITY:
         return "kubernetes.Quantity";
-    case CEL_SEMVER:
+    case ALQ_CEL_SEMVER:
         return "kubernetes.Semver";
-    case CEL_DEVICE:
+    case ALQ_CEL_DEVICE:
         return "kubernetes.DRADevice";
-    case CEL_ATTRIBUTES:
+    case ALQ_CEL_ATTRIBUTES:
         return "map(string, map(string, any))";
-    case CEL_ATTRIBUTE_MAP:
+    case ALQ_CEL_ATTRIBUTE_MAP:
         return "map(string, any)";
-    case CEL_CAPACITIES:
+    case ALQ_CEL_CAPACITIES:
         return "map(string, map(string, kubernetes.Quantity))";
-    case CEL_CAPACITY_MAP:
+    case ALQ_CEL_CAPACITY_MAP:
         return "map(string, kubernetes.Quantity)";
-    case CEL_DYN:
+    case ALQ_CEL_DYN:
         break;
     }
     return "any";

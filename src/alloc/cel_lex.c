@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-int cel_err_at(struct alq_err *err, int code, const char *text, size_t len, size_t at,
-               const char *fmt, ...)
+int alq_cel_err_at(struct alq_err *err, int code, const char *text, size_t len, size_t at,
+                   const char *fmt, ...)
 {
     char what[256];
     size_t line = 1, column = 1, begin = at > 30 ? at - 30 : 0, end = at + 30 < len ? at + 30 : len;
@@ -40,7 +40,7 @@ int cel_err_at(struct alq_err *err, int code, const char *text, size_t len, size
                        end < len ? "..." : "");
 }
 
-#define FAIL(code, at_, ...) cel_err_at(err, code, lx->text, lx->len, at_, __VA_ARGS__)
+#define FAIL(code, at_, ...) alq_cel_err_at(err, code, lx->text, lx->len, at_, __VA_ARGS__)
 
 static int is_digit(char c)
 {
@@ -63,12 +63,12 @@ static int hex_value(char c)
     return -1;
 }
 
-int cel_token_is(const struct cel_token *t, const char *op)
+int alq_cel_token_is(const struct alq_cel_token *t, const char *op)
 {
-    return t->kind == CEL_TOK_OP && strlen(op) == t->len && !memcmp(t->text, op, t->len);
+    return t->kind == ALQ_CEL_TOK_OP && strlen(op) == t->len && !memcmp(t->text, op, t->len);
 }
 
-static void skip_blanks(struct cel_lexer *lx)
+static void skip_blanks(struct alq_cel_lexer *lx)
 {
     while (lx->at < lx->len) {
         char c = lx->text[lx->at];
@@ -83,7 +83,7 @@ static void skip_blanks(struct cel_lexer *lx)
     }
 }
 
-static int lex_number(struct cel_lexer *lx, struct cel_token *t, struct alq_err *err)
+static int lex_number(struct alq_cel_lexer *lx, struct alq_cel_token *t, struct alq_err *err)
 {
     size_t start = lx->at, i = start;
     uint64_t n = 0;
@@ -115,7 +115,7 @@ static int lex_number(struct cel_lexer *lx, struct cel_token *t, struct alq_err 
         return FAIL(ALQ_ENOTSUP, start, "unsigned numbers are not supported in this subset of CEL");
     if (is_ident_start(next))
         return FAIL(ALQ_EINVAL, i, "Syntax error: a letter follows a number");
-    *t = (struct cel_token){CEL_TOK_INT, lx->text + start, i - start, n, start};
+    *t = (struct alq_cel_token){ALQ_CEL_TOK_INT, lx->text + start, i - start, n, start};
     lx->at = i;
     return 0;
 }
@@ -145,7 +145,8 @@ static size_t utf8_encode(uint32_t cp, char *out)
 }
 
 /* Decodes the escape at lx->text[*i] == '\\' into out (at most 4 bytes); moves *i past it. */
-static int lex_escape(struct cel_lexer *lx, size_t *i, char *out, size_t *n, struct alq_err *err)
+static int lex_escape(struct alq_cel_lexer *lx, size_t *i, char *out, size_t *n,
+                      struct alq_err *err)
 {
     static const char from[] = "abfnrtv\\?\"'`", to[] = "\a\b\f\n\r\t\v\\?\"'`";
     size_t at = *i;
@@ -185,7 +186,7 @@ static int lex_escape(struct cel_lexer *lx, size_t *i, char *out, size_t *n, str
 }
 
 /* lx->at is at the opening quote; start is where the prefix, if any, begins. */
-static int lex_string(struct cel_lexer *lx, size_t start, int is_raw, struct cel_token *t,
+static int lex_string(struct alq_cel_lexer *lx, size_t start, int is_raw, struct alq_cel_token *t,
                       struct alq_err *err)
 {
     char quote = lx->text[lx->at];
@@ -227,12 +228,12 @@ static int lex_string(struct cel_lexer *lx, size_t start, int is_raw, struct cel
         out[n++] = c;
         i++;
     }
-    *t = (struct cel_token){CEL_TOK_STRING, out, n, 0, start};
+    *t = (struct alq_cel_token){ALQ_CEL_TOK_STRING, out, n, 0, start};
     lx->at = i;
     return 0;
 }
 
-static int lex_ident(struct cel_lexer *lx, struct cel_token *t, struct alq_err *err)
+static int lex_ident(struct alq_cel_lexer *lx, struct alq_cel_token *t, struct alq_err *err)
 {
     size_t start = lx->at, i = start;
 
@@ -257,12 +258,12 @@ static int lex_ident(struct cel_lexer *lx, struct cel_token *t, struct alq_err *
             return lex_string(lx, start, 1, t, err);
         }
     }
-    *t = (struct cel_token){CEL_TOK_IDENT, lx->text + start, n, 0, start};
+    *t = (struct alq_cel_token){ALQ_CEL_TOK_IDENT, lx->text + start, n, 0, start};
     lx->at = i;
     return 0;
 }
 
-int cel_lex_next(struct cel_lexer *lx, struct cel_token *t, struct alq_err *err)
+int alq_cel_lex_next(struct alq_cel_lexer *lx, struct alq_cel_token *t, struct alq_err *err)
 {
     static const char *const ops[] = {"==", "!=", "<=", ">=", "&&", "||", "<", ">",
                                       "!",  "?",  ":",  "+",  "-",  "*",  "/", "%",
@@ -270,7 +271,7 @@ int cel_lex_next(struct cel_lexer *lx, struct cel_token *t, struct alq_err *err)
 
     skip_blanks(lx);
     if (lx->at >= lx->len) {
-        *t = (struct cel_token){CEL_TOK_END, lx->text + lx->len, 0, 0, lx->len};
+        *t = (struct alq_cel_token){ALQ_CEL_TOK_END, lx->text + lx->len, 0, 0, lx->len};
         return 0;
     }
     char c = lx->text[lx->at];
@@ -289,7 +290,7 @@ int cel_lex_next(struct cel_lexer *lx, struct cel_token *t, struct alq_err *err)
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         size_t n = strlen(ops[i]);
         if (lx->len - lx->at >= n && !memcmp(lx->text + lx->at, ops[i], n)) {
-            *t = (struct cel_token){CEL_TOK_OP, lx->text + lx->at, n, 0, lx->at};
+            *t = (struct alq_cel_token){ALQ_CEL_TOK_OP, lx->text + lx->at, n, 0, lx->at};
             lx->at += n;
             return 0;
         }

@@ -12,23 +12,23 @@
 #include "alloc/arena.h"
 #include "base/err.h"
 
-enum cel_token_kind {
-    CEL_TOK_END,
-    CEL_TOK_IDENT,
-    CEL_TOK_INT,
-    CEL_TOK_STRING,
-    CEL_TOK_OP, /* text holds the operator or the bracket */
+enum alq_cel_token_kind {
+    ALQ_CEL_TOK_END,
+    ALQ_CEL_TOK_IDENT,
+    ALQ_CEL_TOK_INT,
+    ALQ_CEL_TOK_STRING,
+    ALQ_CEL_TOK_OP, /* text holds the operator or the bracket */
 };
 
-struct cel_token {
-    enum cel_token_kind kind;
-    const char *text; /* in the expression; decoded in the arena for CEL_TOK_STRING */
+struct alq_cel_token {
+    enum alq_cel_token_kind kind;
+    const char *text; /* in the expression; decoded in the arena for ALQ_CEL_TOK_STRING */
     size_t len;
-    uint64_t number; /* CEL_TOK_INT: magnitude, at most 2^63 (which only -2^63 may use) */
+    uint64_t number; /* ALQ_CEL_TOK_INT: magnitude, at most 2^63 (which only -2^63 may use) */
     size_t at;       /* offset in the expression */
 };
 
-struct cel_lexer {
+struct alq_cel_lexer {
     const char *text;
     size_t len;
     size_t at;
@@ -37,14 +37,14 @@ struct cel_lexer {
 
 /* Reads the next token. ALQ_EINVAL: no token starts here; ALQ_ENOTSUP: bytes, unsigned or
  * floating-point literal; ALQ_ERANGE: an integer beyond 64 bits. */
-int cel_lex_next(struct cel_lexer *lexer, struct cel_token *token, struct alq_err *err);
+int alq_cel_lex_next(struct alq_cel_lexer *lexer, struct alq_cel_token *token, struct alq_err *err);
 
 /* Whether the token is this operator or bracket. */
-int cel_token_is(const struct cel_token *token, const char *op);
+int alq_cel_token_is(const struct alq_cel_token *token, const char *op);
 
 /* Sets err to "line:column: <fmt>" with the place of offset at in text, and what stands there.
  * Returns code. */
-int cel_err_at(struct alq_err *err, int code, const char *text, size_t len, size_t at,
-               const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+int alq_cel_err_at(struct alq_err *err, int code, const char *text, size_t len, size_t at,
+                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
 #endif

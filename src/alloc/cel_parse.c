@@ -11,30 +11,30 @@
 
 struct parser {
     struct alq_cel_program *program;
-    struct cel_lexer lexer;
-    struct cel_token token; /* the one under consideration */
+    struct alq_cel_lexer lexer;
+    struct alq_cel_token token; /* the one under consideration */
     unsigned depth;
     struct alq_err *err;
 };
 
 #define FAIL(p, code, at, ...)                                                                     \
-    cel_err_at((p)->err, code, (p)->program->text, (p)->program->len, at, __VA_ARGS__)
+    alq_cel_err_at((p)->err, code, (p)->program->text, (p)->program->len, at, __VA_ARGS__)
 
-static int parse_expr(struct parser *p, struct cel_node **out);
+static int parse_expr(struct parser *p, struct alq_cel_node **out);
 
 static int advance(struct parser *p)
 {
-    return cel_lex_next(&p->lexer, &p->token, p->err);
+    return alq_cel_lex_next(&p->lexer, &p->token, p->err);
 }
 
 static int is(const struct parser *p, const char *op)
 {
-    return cel_token_is(&p->token, op);
+    return alq_cel_token_is(&p->token, op);
 }
 
 static int unexpected(struct parser *p, const char *wanted)
 {
-    if (p->token.kind == CEL_TOK_END)
+    if (p->token.kind == ALQ_CEL_TOK_END)
         return FAIL(p, ALQ_EINVAL, p->token.at,
                     "Syntax error: the expression ends where %s is expected", wanted);
     return FAIL(p, ALQ_EINVAL, p->token.at, "Syntax error: '%.*s' where %s is expected",
@@ -49,10 +49,10 @@ static int expect(struct parser *p, const char *op, const char *wanted)
 }
 
 /* A node of count args, to be filled by the caller. */
-static int node(struct parser *p, enum cel_op op, size_t at, struct cel_node *const *args,
-                size_t count, struct cel_node **out)
+static int node(struct parser *p, enum alq_cel_op op, size_t at, struct alq_cel_node *const *args,
+                size_t count, struct alq_cel_node **out)
 {
-    struct cel_node *n = alq_arena_alloc(&p->program->arena, sizeof(*n));
+    struct alq_cel_node *n = alq_arena_alloc(&p->program->arena, sizeof(*n));
     unsigned depth = 0;
 
     if (!n)
@@ -61,10 +61,10 @@ static int node(struct parser *p, enum cel_op op, size_t at, struct cel_node *co
     n->at = at;
     n->count = count;
     if (count) {
-        n->args = alq_arena_alloc(&p->program->arena, count * sizeof(struct cel_node *));
+        n->args = alq_arena_alloc(&p->program->arena, count * sizeof(struct alq_cel_node *));
         if (!n->args)
             return alq_err_set(p->err, ALQ_ENOMEM, "out of memory");
-        memcpy(n->args, args, count * sizeof(struct cel_node *));
+        memcpy(n->args, args, count * sizeof(struct alq_cel_node *));
     }
     for (size_t i = 0; i < count; i++)
         if (args[i]->depth > depth)
@@ -77,9 +77,10 @@ static int node(struct parser *p, enum cel_op op, size_t at, struct cel_node *co
     return 0;
 }
 
-static int literal(struct parser *p, struct cel_value value, size_t at, struct cel_node **out)
+static int literal(struct parser *p, struct alq_cel_value value, size_t at,
+                   struct alq_cel_node **out)
 {
-    int rc = node(p, CEL_LITERAL, at, NULL, 0, out);
+    int rc = node(p, ALQ_CEL_LITERAL, at, NULL, 0, out);
 
     if (!rc)
         (*out)->value = value;
@@ -88,20 +89,20 @@ static int literal(struct parser *p, struct cel_value value, size_t at, struct c
 
 /* A growing list of nodes in the arena. */
 struct nodes {
-    struct cel_node **items;
+    struct alq_cel_node **items;
     size_t count, room;
 };
 
-static int push(struct parser *p, struct nodes *list, struct cel_node *n)
+static int push(struct parser *p, struct nodes *list, struct alq_cel_node *n)
 {
     if (list->count == list->room) {
         size_t room = list->room ? list->room * 2 : 4;
-        struct cel_node **items =
-            alq_arena_alloc(&p->program->arena, room * sizeof(struct cel_node *));
+        struct alq_cel_node **items =
+            alq_arena_alloc(&p->program->arena, room * sizeof(struct alq_cel_node *));
         if (!items)
             return alq_err_set(p->err, ALQ_ENOMEM, "out of memory");
         if (list->count)
-            memcpy(items, list->items, list->count * sizeof(struct cel_node *));
+            memcpy(items, list->items, list->count * sizeof(struct alq_cel_node *));
         list->items = items;
         list->room = room;
     }
@@ -115,7 +116,7 @@ static int parse_list(struct parser *p, const char *close, int may_trail, struct
     int rc;
 
     while (!is(p, close)) {
-        struct cel_node *n;
+        struct alq_cel_node *n;
         if (is(p, "?"))
             return FAIL(p, ALQ_ENOTSUP, p->token.at,
                         "optional elements are not supported in this subset of CEL");
@@ -136,12 +137,12 @@ static int parse_list(struct parser *p, const char *close, int may_trail, struct
     return expect(p, close, close[0] == ')' ? "',' or ')'" : "',' or ']'");
 }
 
-static int text_is(struct cel_text t, const char *s)
+static int text_is(struct alq_cel_text t, const char *s)
 {
     return t.len == strlen(s) && !memcmp(t.p, s, t.len);
 }
 
-static int is_reserved(struct cel_text t)
+static int is_reserved(struct alq_cel_text t)
 {
     static const char *const words[] = {
         "as", "break", "const", "continue", "else",      "for",    "function", "if",   "import",
@@ -153,8 +154,8 @@ static int is_reserved(struct cel_text t)
     return 0;
 }
 
-static int parse_call(struct parser *p, struct cel_text name, size_t at, struct cel_node *receiver,
-                      struct cel_node **out)
+static int parse_call(struct parser *p, struct alq_cel_text name, size_t at,
+                      struct alq_cel_node *receiver, struct alq_cel_node **out)
 {
     struct nodes args = {0};
     int rc;
@@ -168,14 +169,14 @@ static int parse_call(struct parser *p, struct cel_text name, size_t at, struct 
     if (rc)
         return rc;
     if (!receiver && text_is(name, "has")) {
-        if (args.count != 1 || args.items[0]->op != CEL_SELECT)
+        if (args.count != 1 || args.items[0]->op != ALQ_CEL_SELECT)
             return FAIL(p, ALQ_EINVAL, at, "invalid argument to has() macro: has(a.b) is needed");
-        rc = node(p, CEL_HAS, at, args.items[0]->args, 1, out);
+        rc = node(p, ALQ_CEL_HAS, at, args.items[0]->args, 1, out);
         if (!rc)
             (*out)->name = args.items[0]->name;
         return rc;
     }
-    rc = node(p, CEL_CALL, at, args.items, args.count, out);
+    rc = node(p, ALQ_CEL_CALL, at, args.items, args.count, out);
     if (!rc) {
         (*out)->name = name;
         (*out)->is_method = receiver != NULL;
@@ -183,18 +184,18 @@ static int parse_call(struct parser *p, struct cel_text name, size_t at, struct 
     return rc;
 }
 
-static int parse_ident(struct parser *p, struct cel_node **out)
+static int parse_ident(struct parser *p, struct alq_cel_node **out)
 {
-    struct cel_text name = {p->token.text, p->token.len};
+    struct alq_cel_text name = {p->token.text, p->token.len};
     size_t at = p->token.at;
     int rc = advance(p);
 
     if (rc)
         return rc;
     if (text_is(name, "true") || text_is(name, "false"))
-        return literal(p, cel_bool(name.len == 4), at, out);
+        return literal(p, alq_cel_bool(name.len == 4), at, out);
     if (text_is(name, "null"))
-        return literal(p, (struct cel_value){.type = CEL_NULL}, at, out);
+        return literal(p, (struct alq_cel_value){.type = ALQ_CEL_NULL}, at, out);
     if (is_reserved(name))
         return FAIL(p, ALQ_EINVAL, at, "Syntax error: '%.*s' is a reserved word", (int)name.len,
                     name.p);
@@ -206,30 +207,30 @@ static int parse_ident(struct parser *p, struct cel_node **out)
         return FAIL(p, ALQ_ENOTSUP, p->token.at,
                     "messages are not supported in this subset of CEL");
     if (text_is(name, "device"))
-        return node(p, CEL_VAR_DEVICE, at, NULL, 0, out);
+        return node(p, ALQ_CEL_VAR_DEVICE, at, NULL, 0, out);
     if (text_is(name, "cel") && is(p, "."))
         return FAIL(p, ALQ_ENOTSUP, at, "cel.bind is not supported in this subset of CEL");
     return FAIL(p, ALQ_EINVAL, at, "undeclared reference to '%.*s'",
                 (int)(name.len > 64 ? 64 : name.len), name.p);
 }
 
-static int parse_primary(struct parser *p, struct cel_node **out)
+static int parse_primary(struct parser *p, struct alq_cel_node **out)
 {
-    struct cel_token t = p->token;
+    struct alq_cel_token t = p->token;
     int rc;
 
     switch (t.kind) {
-    case CEL_TOK_IDENT:
+    case ALQ_CEL_TOK_IDENT:
         return parse_ident(p, out);
-    case CEL_TOK_INT:
+    case ALQ_CEL_TOK_INT:
         if (t.number > INT64_MAX)
             return FAIL(p, ALQ_ERANGE, t.at, "integer does not fit 64 bits");
-        rc = literal(p, cel_int((int64_t)t.number), t.at, out);
+        rc = literal(p, alq_cel_int((int64_t)t.number), t.at, out);
         return rc ? rc : advance(p);
-    case CEL_TOK_STRING:
-        rc = literal(p, cel_string(t.text, t.len), t.at, out);
+    case ALQ_CEL_TOK_STRING:
+        rc = literal(p, alq_cel_string(t.text, t.len), t.at, out);
         return rc ? rc : advance(p);
-    case CEL_TOK_OP:
+    case ALQ_CEL_TOK_OP:
         if (is(p, "(")) {
             rc = advance(p);
             if (!rc)
@@ -241,21 +242,21 @@ static int parse_primary(struct parser *p, struct cel_node **out)
             rc = advance(p);
             if (!rc)
                 rc = parse_list(p, "]", 1, &items);
-            return rc ? rc : node(p, CEL_MAKE_LIST, t.at, items.items, items.count, out);
+            return rc ? rc : node(p, ALQ_CEL_MAKE_LIST, t.at, items.items, items.count, out);
         }
         if (is(p, "{"))
             return FAIL(p, ALQ_ENOTSUP, t.at,
                         "map literals are not supported in this subset of CEL");
         break;
-    case CEL_TOK_END:
+    case ALQ_CEL_TOK_END:
         break;
     }
     return unexpected(p, "an expression");
 }
 
-static int parse_member(struct parser *p, struct cel_node **out)
+static int parse_member(struct parser *p, struct alq_cel_node **out)
 {
-    struct cel_node *n;
+    struct alq_cel_node *n;
     int rc = parse_primary(p, &n);
 
     while (!rc && (is(p, ".") || is(p, "["))) {
@@ -269,17 +270,17 @@ static int parse_member(struct parser *p, struct cel_node **out)
                         "optional access (.? and [?]) is not supported in this subset of CEL, "
                         "guard with has()");
         if (is_index) {
-            struct cel_node *args[2] = {n, NULL};
+            struct alq_cel_node *args[2] = {n, NULL};
             rc = parse_expr(p, &args[1]);
             if (!rc)
                 rc = expect(p, "]", "']'");
             if (!rc)
-                rc = node(p, CEL_INDEX, at, args, 2, &n);
+                rc = node(p, ALQ_CEL_INDEX, at, args, 2, &n);
             continue;
         }
-        if (p->token.kind != CEL_TOK_IDENT)
+        if (p->token.kind != ALQ_CEL_TOK_IDENT)
             return unexpected(p, "a name");
-        struct cel_text name = {p->token.text, p->token.len};
+        struct alq_cel_text name = {p->token.text, p->token.len};
         at = p->token.at;
         rc = advance(p);
         if (rc)
@@ -297,8 +298,8 @@ static int parse_member(struct parser *p, struct cel_node **out)
             text_is(name, "in"))
             return FAIL(p, ALQ_EINVAL, at, "Syntax error: '%.*s' is a reserved word", (int)name.len,
                         name.p);
-        struct cel_node *operand = n;
-        rc = node(p, CEL_SELECT, at, &operand, 1, &n);
+        struct alq_cel_node *operand = n;
+        rc = node(p, ALQ_CEL_SELECT, at, &operand, 1, &n);
         if (!rc)
             n->name = name;
     }
@@ -306,11 +307,11 @@ static int parse_member(struct parser *p, struct cel_node **out)
     return rc;
 }
 
-static int parse_unary(struct parser *p, struct cel_node **out)
+static int parse_unary(struct parser *p, struct alq_cel_node **out)
 {
-    struct cel_node *operand;
+    struct alq_cel_node *operand;
     size_t at = p->token.at;
-    enum cel_op op = is(p, "!") ? CEL_NOT : CEL_NEG;
+    enum alq_cel_op op = is(p, "!") ? ALQ_CEL_NOT : ALQ_CEL_NEG;
     int rc;
 
     if (!is(p, "!") && !is(p, "-"))
@@ -318,8 +319,9 @@ static int parse_unary(struct parser *p, struct cel_node **out)
     rc = advance(p);
     if (rc)
         return rc;
-    if (op == CEL_NEG && p->token.kind == CEL_TOK_INT && p->token.number == (uint64_t)1 << 63) {
-        rc = literal(p, cel_int(INT64_MIN), at, out);
+    if (op == ALQ_CEL_NEG && p->token.kind == ALQ_CEL_TOK_INT &&
+        p->token.number == (uint64_t)1 << 63) {
+        rc = literal(p, alq_cel_int(INT64_MIN), at, out);
         return rc ? rc : advance(p);
     }
     if (++p->depth > ALQ_CEL_DEPTH_MAX)
@@ -329,7 +331,7 @@ static int parse_unary(struct parser *p, struct cel_node **out)
     p->depth--;
     if (rc)
         return rc;
-    if (op == CEL_NEG && operand->op == CEL_LITERAL && operand->value.type == CEL_INT &&
+    if (op == ALQ_CEL_NEG && operand->op == ALQ_CEL_LITERAL && operand->value.type == ALQ_CEL_INT &&
         operand->value.integer >= 0) {
         operand->value.integer = -operand->value.integer;
         operand->at = at;
@@ -341,14 +343,18 @@ static int parse_unary(struct parser *p, struct cel_node **out)
 
 struct level {
     const char *text;
-    enum cel_op op;
+    enum alq_cel_op op;
 };
 
 static const struct level multiplications[] = {
-    {"*", CEL_MUL}, {"/", CEL_DIV}, {"%", CEL_MOD}, {0, 0}};
-static const struct level additions[] = {{"+", CEL_ADD}, {"-", CEL_SUB}, {0, 0}};
-static const struct level relations[] = {{"==", CEL_EQ}, {"!=", CEL_NE}, {"<=", CEL_LE},
-                                         {">=", CEL_GE}, {"<", CEL_LT},  {">", CEL_GT},
+    {"*", ALQ_CEL_MUL}, {"/", ALQ_CEL_DIV}, {"%", ALQ_CEL_MOD}, {0, 0}};
+static const struct level additions[] = {{"+", ALQ_CEL_ADD}, {"-", ALQ_CEL_SUB}, {0, 0}};
+static const struct level relations[] = {{"==", ALQ_CEL_EQ},
+                                         {"!=", ALQ_CEL_NE},
+                                         {"<=", ALQ_CEL_LE},
+                                         {">=", ALQ_CEL_GE},
+                                         {"<", ALQ_CEL_LT},
+                                         {">", ALQ_CEL_GT},
                                          {0, 0}};
 
 static const struct level *find_op(const struct parser *p, const struct level *levels)
@@ -360,10 +366,10 @@ static const struct level *find_op(const struct parser *p, const struct level *l
 }
 
 /* Left-associative chains: multiplications, then additions, then relations. */
-static int parse_binary(struct parser *p, int rank, struct cel_node **out)
+static int parse_binary(struct parser *p, int rank, struct alq_cel_node **out)
 {
     static const struct level *const ranks[] = {multiplications, additions, relations};
-    static const struct level membership = {"in", CEL_IN};
+    static const struct level membership = {"in", ALQ_CEL_IN};
     int rc;
 
     if (rank < 0)
@@ -371,10 +377,10 @@ static int parse_binary(struct parser *p, int rank, struct cel_node **out)
     rc = parse_binary(p, rank - 1, out);
     while (!rc) {
         const struct level *op = find_op(p, ranks[rank]);
-        struct cel_node *args[2] = {*out, NULL};
+        struct alq_cel_node *args[2] = {*out, NULL};
         size_t at = p->token.at;
-        if (!op && rank == 2 && p->token.kind == CEL_TOK_IDENT &&
-            text_is((struct cel_text){p->token.text, p->token.len}, "in"))
+        if (!op && rank == 2 && p->token.kind == ALQ_CEL_TOK_IDENT &&
+            text_is((struct alq_cel_text){p->token.text, p->token.len}, "in"))
             op = &membership;
         if (!op)
             return 0;
@@ -388,16 +394,16 @@ static int parse_binary(struct parser *p, int rank, struct cel_node **out)
 }
 
 /* a && b && c and a || b || c become one node, so that long ones do not nest. */
-static int parse_logic(struct parser *p, enum cel_op op, struct cel_node **out)
+static int parse_logic(struct parser *p, enum alq_cel_op op, struct alq_cel_node **out)
 {
-    const char *text = op == CEL_AND ? "&&" : "||";
+    const char *text = op == ALQ_CEL_AND ? "&&" : "||";
     struct nodes terms = {0};
     size_t at = p->token.at;
     int rc;
 
     for (;;) {
-        struct cel_node *n;
-        rc = op == CEL_OR ? parse_logic(p, CEL_AND, &n) : parse_binary(p, 2, &n);
+        struct alq_cel_node *n;
+        rc = op == ALQ_CEL_OR ? parse_logic(p, ALQ_CEL_AND, &n) : parse_binary(p, 2, &n);
         if (!rc)
             rc = push(p, &terms, n);
         if (rc)
@@ -416,16 +422,16 @@ static int parse_logic(struct parser *p, enum cel_op op, struct cel_node **out)
     return node(p, op, at, terms.items, terms.count, out);
 }
 
-static int parse_expr(struct parser *p, struct cel_node **out)
+static int parse_expr(struct parser *p, struct alq_cel_node **out)
 {
-    struct cel_node *args[3];
+    struct alq_cel_node *args[3];
     size_t at;
     int rc;
 
     if (++p->depth > ALQ_CEL_DEPTH_MAX)
         return FAIL(p, ALQ_ERANGE, p->token.at, "expression is nested deeper than %d levels",
                     ALQ_CEL_DEPTH_MAX);
-    rc = parse_logic(p, CEL_OR, &args[0]);
+    rc = parse_logic(p, ALQ_CEL_OR, &args[0]);
     if (rc)
         return rc;
     at = p->token.at;
@@ -434,29 +440,29 @@ static int parse_expr(struct parser *p, struct cel_node **out)
     } else {
         rc = advance(p);
         if (!rc)
-            rc = parse_logic(p, CEL_OR, &args[1]);
+            rc = parse_logic(p, ALQ_CEL_OR, &args[1]);
         if (!rc)
             rc = expect(p, ":", "':'");
         if (!rc)
             rc = parse_expr(p, &args[2]);
         if (!rc)
-            rc = node(p, CEL_COND, at, args, 3, out);
+            rc = node(p, ALQ_CEL_COND, at, args, 3, out);
     }
     p->depth--;
     return rc;
 }
 
-int cel_parse(struct alq_cel_program *program, struct alq_err *err)
+int alq_cel_parse(struct alq_cel_program *program, struct alq_err *err)
 {
     struct parser p = {.program = program, .err = err};
     int rc;
 
-    p.lexer =
-        (struct cel_lexer){.text = program->text, .len = program->len, .arena = &program->arena};
+    p.lexer = (struct alq_cel_lexer){
+        .text = program->text, .len = program->len, .arena = &program->arena};
     rc = advance(&p);
     if (!rc)
         rc = parse_expr(&p, &program->root);
-    if (!rc && p.token.kind != CEL_TOK_END)
+    if (!rc && p.token.kind != ALQ_CEL_TOK_END)
         rc = unexpected(&p, "the end of the expression");
     return rc;
 }

@@ -18,7 +18,7 @@
 #define PATTERN_MAX_BYTES 4096
 #define REPEAT_MAX 1000 /* as RE2 */
 
-struct cel_regex {
+struct alq_cel_regex {
     pcre2_code *code;
     pcre2_match_context *limits;
 };
@@ -379,11 +379,12 @@ static int translate(struct translator *t)
     return rc;
 }
 
-int cel_regex_new(const char *pattern, size_t len, struct cel_regex **out, struct alq_err *err)
+int alq_cel_regex_new(const char *pattern, size_t len, struct alq_cel_regex **out,
+                      struct alq_err *err)
 {
     struct translator t = {.in = pattern, .len = len, .err = err};
     pcre2_compile_context *ctx = NULL;
-    struct cel_regex *re = NULL;
+    struct alq_cel_regex *re = NULL;
     int rc, code;
     PCRE2_SIZE offset;
 
@@ -424,13 +425,13 @@ int cel_regex_new(const char *pattern, size_t len, struct cel_regex **out, struc
     re = NULL;
     rc = 0;
 out:
-    cel_regex_free(re);
+    alq_cel_regex_free(re);
     pcre2_compile_context_free(ctx);
     free(t.out);
     return rc;
 }
 
-void cel_regex_free(struct cel_regex *re)
+void alq_cel_regex_free(struct alq_cel_regex *re)
 {
     if (!re)
         return;
@@ -439,8 +440,8 @@ void cel_regex_free(struct cel_regex *re)
     free(re);
 }
 
-int cel_regex_search(const struct cel_regex *re, const char *text, size_t len, bool *found,
-                     struct alq_err *err)
+int alq_cel_regex_search(const struct alq_cel_regex *re, const char *text, size_t len, bool *found,
+                         struct alq_err *err)
 {
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     int rc;

@@ -13,16 +13,17 @@
 
 #include "base/err.h"
 
-struct cel_regex;
+struct alq_cel_regex;
 
 /* ALQ_EINVAL: not a pattern, or not RE2 (says what and where); ALQ_ERANGE: too large; ALQ_ENOMEM.
  */
-int cel_regex_new(const char *pattern, size_t len, struct cel_regex **out, struct alq_err *err);
-void cel_regex_free(struct cel_regex *regex);
+int alq_cel_regex_new(const char *pattern, size_t len, struct alq_cel_regex **out,
+                      struct alq_err *err);
+void alq_cel_regex_free(struct alq_cel_regex *regex);
 
 /* Whether the pattern matches somewhere in text. ALQ_ERANGE: the work limit; ALQ_EINVAL: text is
  * not UTF-8. */
-int cel_regex_search(const struct cel_regex *regex, const char *text, size_t len, bool *found,
-                     struct alq_err *err);
+int alq_cel_regex_search(const struct alq_cel_regex *regex, const char *text, size_t len,
+                         bool *found, struct alq_err *err);
 
 #endif

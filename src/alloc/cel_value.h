@@ -13,87 +13,88 @@
 #include "alloc/semver.h"
 #include "base/quantity.h"
 
-/* Types of values. The checker also uses CEL_DYN (known only at evaluation). */
-enum cel_type {
-    CEL_DYN,
-    CEL_NULL,
-    CEL_BOOL,
-    CEL_INT,
-    CEL_STRING,
-    CEL_LIST,
-    CEL_QUANTITY,
-    CEL_SEMVER,
-    CEL_DEVICE,        /* the variable itself */
-    CEL_ATTRIBUTES,    /* map of domain to CEL_ATTRIBUTE_MAP */
-    CEL_ATTRIBUTE_MAP, /* map of name to bool, int, string or semver */
-    CEL_CAPACITIES,
-    CEL_CAPACITY_MAP, /* map of name to quantity */
+/* Types of values. The checker also uses ALQ_CEL_DYN (known only at evaluation). */
+enum alq_cel_type {
+    ALQ_CEL_DYN,
+    ALQ_CEL_NULL,
+    ALQ_CEL_BOOL,
+    ALQ_CEL_INT,
+    ALQ_CEL_STRING,
+    ALQ_CEL_LIST,
+    ALQ_CEL_QUANTITY,
+    ALQ_CEL_SEMVER,
+    ALQ_CEL_DEVICE,        /* the variable itself */
+    ALQ_CEL_ATTRIBUTES,    /* map of domain to ALQ_CEL_ATTRIBUTE_MAP */
+    ALQ_CEL_ATTRIBUTE_MAP, /* map of name to bool, int, string or semver */
+    ALQ_CEL_CAPACITIES,
+    ALQ_CEL_CAPACITY_MAP, /* map of name to quantity */
 };
 
-struct cel_value;
+struct alq_cel_value;
 
-struct cel_text {
+struct alq_cel_text {
     const char *p;
     size_t len;
 };
 
-struct cel_list {
+struct alq_cel_list {
     size_t count;
-    struct cel_value *items;
+    struct alq_cel_value *items;
 };
 
-struct cel_value {
-    enum cel_type type; /* never CEL_DYN */
+struct alq_cel_value {
+    enum alq_cel_type type; /* never ALQ_CEL_DYN */
     union {
         bool boolean;
         int64_t integer;
-        struct cel_text text;
-        struct cel_list list;
+        struct alq_cel_text text;
+        struct alq_cel_list list;
         struct alq_quantity quantity;
         struct alq_semver semver;
-        struct cel_text domain; /* CEL_ATTRIBUTE_MAP, CEL_CAPACITY_MAP: the part of the device */
+        struct alq_cel_text
+            domain; /* ALQ_CEL_ATTRIBUTE_MAP, ALQ_CEL_CAPACITY_MAP: the part of the device */
     };
 };
 
 /* One attribute or capacity. */
-struct cel_entry {
-    struct cel_text domain, name;
-    struct cel_value value;
+struct alq_cel_entry {
+    struct alq_cel_text domain, name;
+    struct alq_cel_value value;
 };
 
-struct cel_entries {
+struct alq_cel_entries {
     size_t count;
-    struct cel_entry *items;
+    struct alq_cel_entry *items;
 };
 
 struct alq_cel_device {
     char *driver;
     void *json; /* json_t: keeps the texts alive */
     bool is_multi_alloc;
-    struct cel_entries attributes, capacity;
+    struct alq_cel_entries attributes, capacity;
 };
 
-static inline struct cel_value cel_bool(bool b)
+static inline struct alq_cel_value alq_cel_bool(bool b)
 {
-    return (struct cel_value){.type = CEL_BOOL, .boolean = b};
+    return (struct alq_cel_value){.type = ALQ_CEL_BOOL, .boolean = b};
 }
 
-static inline struct cel_value cel_int(int64_t i)
+static inline struct alq_cel_value alq_cel_int(int64_t i)
 {
-    return (struct cel_value){.type = CEL_INT, .integer = i};
+    return (struct alq_cel_value){.type = ALQ_CEL_INT, .integer = i};
 }
 
-static inline struct cel_value cel_string(const char *p, size_t len)
+static inline struct alq_cel_value alq_cel_string(const char *p, size_t len)
 {
-    return (struct cel_value){.type = CEL_STRING, .text = {p, len}};
+    return (struct alq_cel_value){.type = ALQ_CEL_STRING, .text = {p, len}};
 }
 
-static inline bool cel_text_eq(struct cel_text a, struct cel_text b)
+static inline bool alq_cel_text_eq(struct alq_cel_text a, struct alq_cel_text b)
 {
     return a.len == b.len && (a.len == 0 || !__builtin_memcmp(a.p, b.p, a.len));
 }
 
 /* The name of a type as Kubernetes writes it in messages. */
-const char *cel_type_name(enum cel_type type);
+const char *alq_cel_type_name(enum alq_cel_type type);
 
 #endif

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door: sets the machine up, configures with Meson and runs things. All that is made lies under build/.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+WERROR ?= 0
+FUZZ_SECONDS ?= 20
+TEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+# Debian's own tools, whatever else comes first in PATH or in a virtual environment.
+export PATH := /usr/sbin:/sbin:/usr/bin:/bin:$(PATH)
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV MAKEFLAGS MFLAGS
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+export CC
+export ALIQUOT_BUILD := $(abspath $(BUILD))
+export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
+
+MESON  := /usr/bin/meson
+PYTHON := /usr/bin/python3
+
+.PHONY: all build setup demo test bench lint sanitize fuzz e2e image install clean help
+.DEFAULT_GOAL := build
+
+help:
+	@echo 'make            install missing packages, configure, build'
+	@echo 'make demo       a one-node cluster with two simulated GPUs (KEEP=1: leave it running)'
+	@echo 'make test       all tests; TEST_ARGS="-k NAME" or "--suite unit" for some'
+	@echo 'make bench      the figures of docs/benchmarks.md, into build/bench/results.json'
+	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
+	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
+	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
+	@echo 'make e2e        on a real cluster (needs KUBECONFIG)'
+	@echo 'make image      the container image'
+	@echo 'make install    below DESTDIR, with PREFIX ($(PREFIX))'
+	@echo 'make clean      remove $(BUILD)/'
+
+all: build
+
+setup:
+	@tools/setup.sh build run
+
+build: setup
+	@tools/build.sh $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dwerror=$(if $(filter 1,$(WERROR)),true,false)
+
+demo: build
+	@$(PYTHON) demo/demo.py $(if $(KEEP),--keep) $(DEMO_ARGS)
+
+test: build
+	@$(PYTHON) tests/run.py --build $(BUILD) $(TEST_ARGS)
+
+bench: build
+	@$(PYTHON) bench/run.py $(BENCH_ARGS)
+
+lint: build
+	@tools/setup.sh lint
+	@tools/lint.sh $(BUILD)
+
+sanitize: setup
+	@tools/sanitize.sh $(BUILD)
+
+fuzz: setup
+	@tools/setup.sh fuzz
+	@tools/fuzz.sh $(BUILD) $(FUZZ_SECONDS)
+
+e2e:
+	@if [ -z "$$KUBECONFIG" ]; then \
+	    echo 'make e2e: runs on a real cluster and needs KUBECONFIG set to one that may be changed' >&2; \
+	else \
+	    echo 'make e2e: the tests on a real cluster are not written yet (tests/e2e/README.md)' >&2; \
+	fi; exit 1
+
+image:
+	@echo 'make image: the container image is not written yet; "make install DESTDIR=..." lays out what goes into it' >&2; exit 1
+
+# As root after a build by somebody else: nothing is rebuilt where the build is up to date.
+install: build
+	@$(MESON) install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of estimates. Threading: as estimate.h says. Calls nothing. */
+
+#include "vgpu/compute/estimate.h"
+
+#include <stddef.h>
+
+#define PROBES 16u
+#define KEY_FREE 0ull
+#define KEY_GONE 1ull
+#define FIRST_SIGHTS 4u
+
+#define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+
+uint32_t alq_estimate_class(uint64_t blocks, uint32_t threads_per_block)
+{
+    uint64_t threads = blocks * (threads_per_block ? threads_per_block : 1);
+    return threads ? 63u - (uint32_t)__builtin_clzll(threads) : 0;
+}
+
+/* Handles are user addresses below 2^56; a class fits into 6 bits and a kind into 2. Never 0 or 1:
+ * bit 63. */
+static uint64_t key_of(const void *handle, enum alq_estimate_kind kind, uint32_t size_class)
+{
+    return (uint64_t)(uintptr_t)handle << 8 | (uint64_t)size_class << 2 | (uint64_t)kind |
+           1ull << 63;
+}
+
+static uint32_t home_of(uint64_t key)
+{
+    return (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> 52) % ALQ_ESTIMATES;
+}
+
+struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *handle,
+                                       enum alq_estimate_kind kind, uint32_t size_class)
+{
+    uint64_t key = key_of(handle, kind, size_class & 63u);
+    uint32_t home = home_of(key);
+    struct alq_estimate *room = NULL;
+    uint64_t room_key = KEY_FREE;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct alq_estimate *entry = &table->entries[(home + i) % ALQ_ESTIMATES];
+        uint64_t at = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
+        if (at == key)
+            return entry;
+        if ((at == KEY_FREE || at == KEY_GONE) && !room) {
+            room = entry;
+            room_key = at;
+        }
+        if (at == KEY_FREE)
+            break;
+    }
+    /* Two threads may make two entries of one key in different places: the later is found by nobody
+     * and costs a place. */
+    if (room && __atomic_compare_exchange_n(&room->key, &room_key, key, false, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE)) {
+        STORE(&room->age, LOAD(&table->age));
+        return room;
+    }
+    return room && room_key == key ? room : &table->entries[ALQ_ESTIMATES];
+}
+
+void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
+{
+    /* Xorshift; a lost update between threads only repeats a number. */
+    uint32_t r = LOAD(&table->random);
+    if (r == 0)
+        r = 0x2545f491u;
+    r ^= r << 13;
+    r ^= r >> 17;
+    r ^= r << 5;
+    STORE(&table->random, r);
+    /* A random distance, so that a program that repeats a pattern of launches is seen at every
+     * phase of it. */
+    STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS
+                            ? 0
+                            : ALQ_SAMPLE_PERIOD / 2 + r % ALQ_SAMPLE_PERIOD);
+}
+
+static void sort(uint32_t *v, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t x = v[i], j = i;
+        for (; j > 0 && v[j - 1] > x; j--)
+            v[j] = v[j - 1];
+        v[j] = x;
+    }
+}
+
+/* The estimate from n sorted samples; see the header of estimate.h. */
+static uint32_t judge(const uint32_t *s, uint32_t n, bool *is_floored)
+{
+    uint64_t sum = 0, floor_sum = 0;
+    uint32_t floor_n = 0, twins = 0, rest;
+    uint32_t top = s[0] + s[0] / 8 + 1000;
+    *is_floored = false;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += s[i];
+        if (s[i] <= top) {
+            floor_n++;
+            floor_sum += s[i];
+        }
+    }
+    rest = n - floor_n;
+    /* The first launches of a function load it, and read too long. */
+    if (n < FIRST_SIGHTS)
+        return s[0];
+    if (rest == 0)
+        return (uint32_t)(sum / n);
+    for (uint32_t i = floor_n + 1; i < n; i++)
+        if (s[i] - s[i - 1] <= s[i] / 64)
+            twins++;
+    /* No floor: the work differs. A second level that comes back: likewise. */
+    if (floor_n * 5 < n || (rest >= 3 && twins * 2 >= rest))
+        return (uint32_t)(sum / n);
+    *is_floored = true;
+    return (uint32_t)(floor_sum / floor_n);
+}
+
+void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
+                        uint64_t measured_ns)
+{
+    uint32_t ns = measured_ns > ALQ_ESTIMATE_MAX_NS ? ALQ_ESTIMATE_MAX_NS : (uint32_t)measured_ns;
+    uint32_t expect = 0, sorted[ALQ_SAMPLES], n;
+    bool is_floored;
+    if (!__atomic_compare_exchange_n(&entry->learning, &expect, 1, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
+        return;
+    if (ns == 0)
+        ns = 1;
+    n = LOAD(&entry->samples);
+    if (LOAD(&entry->age) != LOAD(&table->age)) {
+        STORE(&entry->age, LOAD(&table->age));
+        n = 0;
+    }
+    entry->ring[n % ALQ_SAMPLES] = ns;
+    n++;
+    STORE(&entry->samples, n);
+    if (n > ALQ_SAMPLES)
+        n = ALQ_SAMPLES;
+    for (uint32_t i = 0; i < n; i++)
+        sorted[i] = entry->ring[i];
+    sort(sorted, n);
+    STORE(&entry->est_ns, judge(sorted, n, &is_floored));
+    STORE(&entry->low_ns, sorted[0]);
+    STORE(&entry->is_floored, is_floored);
+    __atomic_store_n(&entry->learning, 0, __ATOMIC_RELEASE);
+}
+
+static void restart(struct alq_estimate *entry)
+{
+    STORE(&entry->est_ns, 0u);
+    STORE(&entry->low_ns, 0u);
+    STORE(&entry->left, 0u);
+    STORE(&entry->samples, 0u);
+    STORE(&entry->is_floored, 0u);
+    STORE(&entry->probing, 0u);
+}
+
+void alq_estimate_forget(struct alq_estimates *table, const void *handle,
+                         enum alq_estimate_kind kind)
+{
+    for (uint32_t size_class = 0; size_class < (kind == ALQ_ESTIMATE_GRAPH ? 1u : 64u);
+         size_class++) {
+        uint64_t key = key_of(handle, kind, size_class);
+        uint32_t home = home_of(key);
+        for (uint32_t i = 0; i < PROBES; i++) {
+            struct alq_estimate *entry = &table->entries[(home + i) % ALQ_ESTIMATES];
+            uint64_t at = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
+            if (at == key) {
+                restart(entry);
+                __atomic_store_n(&entry->key, KEY_GONE, __ATOMIC_RELEASE);
+            }
+            if (at == KEY_FREE)
+                break;
+        }
+    }
+}
+
+void alq_estimates_doubt(struct alq_estimates *table)
+{
+    __atomic_fetch_add(&table->age, 1, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a launch is likely to cost: a bounded table of estimates per function (or executable graph)
+ * and size class, learnt from launches that were timed alone. A fixed table, open addressing, no
+ * lock on the reading side and a try-lock per entry on the learning side (a sample that finds it
+ * taken is dropped). Any thread of one process; per process, as handles mean nothing elsewhere. No
+ * driver, no clock, no system call.
+ *
+ * A timed launch reads too long when the GPU had to finish somebody else's work first, and honestly
+ * longer when the same function was given more to do. The last ALQ_SAMPLES timings tell the two
+ * apart as far as timings can: waiting adds to a floor that keeps coming back, and adds something
+ * else each time; differing work has no common floor, or comes back to the same few values. In the
+ * first case the floor is the estimate, in the second the mean.
+ */
+#ifndef ALQ_VGPU_COMPUTE_ESTIMATE_H
+#define ALQ_VGPU_COMPUTE_ESTIMATE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ALQ_ESTIMATES 4096u /* entries; one more is shared by all that find no room */
+#define ALQ_SAMPLES 16u
+#define ALQ_ESTIMATE_FIRST_NS 20000u /* of a function never timed */
+#define ALQ_ESTIMATE_MAX_NS 4000000000u
+#define ALQ_SAMPLE_PERIOD 256u /* launches between two timings, on average */
+
+enum alq_estimate_kind {
+    ALQ_ESTIMATE_FUNCTION = 0,
+    ALQ_ESTIMATE_GRAPH = 1,
+    ALQ_ESTIMATE_MEMORY =
+        2, /* memsets and device-to-device copies; the handle is a small number of our own */
+};
+
+/* 128 bytes. Words that the launching threads read are loaded and stored whole, relaxed: each is a
+ * hint by itself. */
+struct alq_estimate {
+    uint64_t key;        /* 0 free, 1 given up; claimed by compare-and-swap, acquire and release */
+    uint32_t est_ns;     /* what one launch is charged */
+    uint32_t low_ns;     /* lowest of the remembered samples; 0 before the first */
+    uint32_t left;       /* launches until the next timing; racing decrements may lose one */
+    uint32_t samples;    /* taken since the entry was (re)started */
+    uint32_t age;        /* of the table when the samples were taken, see alq_estimates_doubt */
+    uint32_t is_floored; /* est_ns is a floor under waiting, not a mean */
+    uint32_t learning;   /* try-lock of the ring */
+    uint32_t probing;    /* timings of an entry without samples that are on the GPU now */
+    uint32_t ring[ALQ_SAMPLES];
+    uint8_t reserved[24];
+};
+static_assert(sizeof(struct alq_estimate) == 128, "estimate");
+
+struct alq_estimates {
+    struct alq_estimate entries[ALQ_ESTIMATES + 1]; /* the last: everything that found no room */
+    uint32_t age;
+    uint32_t random;
+};
+
+/* Size class of a launch: log2 of blocks * threads per block, 0..63. */
+uint32_t alq_estimate_class(uint64_t blocks, uint32_t threads_per_block);
+
+/* The entry of a handle and class, made where there is none. Never NULL. All-zero memory is an
+ * empty table. */
+struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *handle,
+                                       enum alq_estimate_kind kind, uint32_t size_class);
+
+/* Charge of one launch of the entry. */
+static inline uint32_t alq_estimate_ns(const struct alq_estimate *entry)
+{
+    uint32_t ns = __atomic_load_n(&entry->est_ns, __ATOMIC_RELAXED);
+    return ns ? ns : ALQ_ESTIMATE_FIRST_NS;
+}
+
+/* True for one launch in about ALQ_SAMPLE_PERIOD, and for the first four sights: time this one, if
+ * it can be. */
+static inline bool alq_estimate_is_due(const struct alq_estimates *table,
+                                       struct alq_estimate *entry)
+{
+    uint32_t left = __atomic_load_n(&entry->left, __ATOMIC_RELAXED);
+    if (left == 0 || __atomic_load_n(&entry->age, __ATOMIC_RELAXED) !=
+                         __atomic_load_n(&table->age, __ATOMIC_RELAXED))
+        return true;
+    __atomic_store_n(&entry->left, left - 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* The launch that was due could not be timed now; another one of the next few shall be. */
+static inline void alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
+{
+    __atomic_store_n(&entry->left, launches, __ATOMIC_RELAXED);
+}
+
+/* A launch of the entry is about to be timed: sets when the next is due. */
+void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
+
+/* Learns from one launch timed alone. */
+void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
+                        uint64_t measured_ns);
+
+/* The handle is gone, and the next object at that address is another: all its classes start anew.
+ */
+void alq_estimate_forget(struct alq_estimates *table, const void *handle,
+                         enum alq_estimate_kind kind);
+
+/* Any function may have become another (a module was unloaded): estimates stand, but each is timed
+ * afresh at next sight. */
+void alq_estimates_doubt(struct alq_estimates *table);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The virtual clock and the cover slots. Threading: as gate.h says. Calls nothing.
+ */
+#include "vgpu/compute/gate.h"
+
+#define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+
+static bool swap_u64(uint64_t *word, uint64_t *expect, uint64_t desired)
+{
+    return __atomic_compare_exchange_n(word, expect, desired, true, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
+bool alq_gate_is_limited(const struct alq_control_values *values)
+{
+    return values->policy != ALQ_POLICY_NONE && values->compute_limit_pct - 1u < 99u;
+}
+
+uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns)
+{
+    uint64_t ppm = rate->correction_ppm ? rate->correction_ppm : ALQ_TIME_CORRECTION_ONE;
+    uint64_t pct = rate->limit_pct ? rate->limit_pct : 1;
+    if (gpu_ns > ALQ_GATE_CHARGE_MAX_NS)
+        gpu_ns = ALQ_GATE_CHARGE_MAX_NS;
+    if (ppm > 4 * ALQ_TIME_CORRECTION_ONE)
+        ppm = 4 * ALQ_TIME_CORRECTION_ONE;
+    /* 2^34 * 2^22 * 2^7 at most. */
+    return gpu_ns * ppm / (pct * (ALQ_TIME_CORRECTION_ONE / 100));
+}
+
+/* The virtual clock as it is to be read at now: a value from the far future is taken for now. */
+static uint64_t believed(uint64_t tat, uint64_t now)
+{
+    return tat > now + ALQ_GATE_AHEAD_MAX_NS ? now : tat;
+}
+
+void alq_gate_join(struct alq_gate *gate, uint64_t boot_id, uint64_t now_ns)
+{
+    if (!boot_id || __atomic_load_n(&gate->boot_id, __ATOMIC_ACQUIRE) == boot_id)
+        return;
+    /* The clock first: whoever sees the new id sees a clock of this boot. Two that join at once
+     * both write now. */
+    __atomic_store_n(&gate->tat_ns, now_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&gate->boot_id, boot_id, __ATOMIC_RELEASE);
+}
+
+void alq_gate_rerate(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns)
+{
+    uint32_t old = LOAD(&gate->rated_pct);
+    if (old == rate->limit_pct ||
+        !__atomic_compare_exchange_n(&gate->rated_pct, &old, rate->limit_pct, false,
+                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED) ||
+        old == 0 || old > 100)
+        return;
+    uint64_t tat = LOAD(&gate->tat_ns);
+    for (;;) {
+        uint64_t at = believed(tat, now_ns);
+        if (at <= now_ns)
+            return;
+        if (swap_u64(&gate->tat_ns, &tat, now_ns + (at - now_ns) * old / rate->limit_pct))
+            return;
+    }
+}
+
+uint64_t alq_gate_peek(const struct alq_gate *gate, uint64_t now_ns)
+{
+    uint64_t at = believed(LOAD(&gate->tat_ns), now_ns);
+    return at > ALQ_GATE_BURST_NS ? at - ALQ_GATE_BURST_NS : 0;
+}
+
+uint64_t alq_gate_reserve(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                          uint64_t est_ns)
+{
+    uint64_t wall = alq_gate_wall_ns(rate, est_ns);
+    uint64_t tat = LOAD(&gate->tat_ns);
+    for (;;) {
+        uint64_t at = believed(tat, now_ns);
+        uint64_t next = (at > now_ns ? at : now_ns) + wall;
+        if (next > now_ns + ALQ_GATE_AHEAD_MAX_NS)
+            next = now_ns + ALQ_GATE_AHEAD_MAX_NS;
+        if (swap_u64(&gate->tat_ns, &tat, next))
+            return at > ALQ_GATE_BURST_NS ? at - ALQ_GATE_BURST_NS : 0;
+    }
+}
+
+int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                        int64_t gpu_ns)
+{
+    bool is_refund = gpu_ns < 0;
+    uint64_t wall = alq_gate_wall_ns(rate, is_refund ? (uint64_t)-gpu_ns : (uint64_t)gpu_ns);
+    if (wall == 0)
+        return 0;
+    uint64_t tat = LOAD(&gate->tat_ns);
+    for (;;) {
+        uint64_t at = believed(tat, now_ns);
+        uint64_t next;
+        if (is_refund) {
+            next = at > wall ? at - wall : 0;
+        } else {
+            /* Idle time before the work that is charged late paid for none of it beyond the burst:
+             * reserve saw to that. */
+            next = at + wall;
+            if (next > now_ns + ALQ_GATE_AHEAD_MAX_NS)
+                next = now_ns + ALQ_GATE_AHEAD_MAX_NS;
+        }
+        if (swap_u64(&gate->tat_ns, &tat, next))
+            return is_refund ? -(int64_t)wall : (int64_t)wall;
+    }
+}
+
+/* Books up to want in one slot of turn; returns what fitted. */
+static uint64_t book_slot(uint64_t *slot, uint32_t turn, uint64_t capacity, uint64_t want)
+{
+    uint64_t word = LOAD(slot);
+    for (;;) {
+        uint32_t slot_turn = (uint32_t)(word >> 32);
+        uint64_t used = word & 0xffffffffu;
+        if (slot_turn != turn) {
+            /* A later turn has the slot: this is older than the slots remember, so it counts in
+             * full. A distance is judged by sign, as turns wrap (after 36 years) and a stale file
+             * may hold anything. */
+            if ((int32_t)(slot_turn - turn) > 0 && (int32_t)(slot_turn - turn) < 1 << 20)
+                return want;
+            used = 0;
+        }
+        uint64_t free_ns = used < capacity ? capacity - used : 0;
+        uint64_t take = want < free_ns ? want : free_ns;
+        if (take == 0)
+            return 0;
+        if (swap_u64(slot, &word, (uint64_t)turn << 32 | (used + take)))
+            return take;
+    }
+}
+
+uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
+                        uint64_t work_ns)
+{
+    if (end_ns <= start_ns)
+        return 0;
+    uint64_t span = end_ns - start_ns;
+    uint64_t reach = (uint64_t)1 << (view.slot_shift + view.count_shift);
+    uint64_t capacity = (uint64_t)1 << view.slot_shift;
+    uint64_t booked = 0;
+    if (work_ns > span)
+        work_ns = span;
+    if (span > reach - capacity) {
+        /* Only the end of it is remembered. work * part / span without overflow: ns / 1024. */
+        uint64_t part = span - (reach - capacity);
+        booked = work_ns == span ? part : (work_ns >> 10) * (part >> 10) / ((span >> 10) + 1) << 10;
+        start_ns += part;
+        work_ns -= booked;
+        span -= part;
+    }
+    for (uint64_t at = start_ns; at < end_ns;) {
+        uint64_t slot = at >> view.slot_shift;
+        uint64_t slot_end = (slot + 1) << view.slot_shift;
+        uint64_t upto = slot_end < end_ns ? slot_end : end_ns;
+        /* The share of what is left, so that rounding loses nothing: work <= span < 2^34, part <=
+         * 2^20. */
+        uint64_t part = upto - at;
+        uint64_t want = work_ns == span ? part : work_ns * part / span;
+        uint32_t turn = (uint32_t)(slot >> view.count_shift);
+        booked += book_slot(&view.slots[slot & (((uint64_t)1 << view.count_shift) - 1)], turn,
+                            capacity, want);
+        work_ns -= want;
+        span -= part;
+        at = upto;
+    }
+    return booked;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The compute gate of one share on one device: a generic cell rate algorithm on GPU nanoseconds.
+ * Its state is struct alq_gate in `usage` (share.h): a virtual clock that each launch moves forward
+ * by cost * 100 / limit; a launch may go once the real clock is less than the burst behind it. Who
+ * comes reserves at once and then waits for its own time, so launches leave in the order in which
+ * they came, from whatever process, and nobody is passed.
+ *
+ * Plain functions of a region and a clock value (CLOCK_MONOTONIC, ns): no driver, no system call,
+ * no lock, no wait. Any thread of any process of the share. All words are changed by
+ * compare-and-swap with relaxed order: each is complete in itself and guards nothing else; a
+ * process that dies between two of them loses at most its own charge.
+ */
+#ifndef ALQ_VGPU_COMPUTE_GATE_H
+#define ALQ_VGPU_COMPUTE_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "aliquot/share.h"
+
+/* What an idle share may run ahead of its rate, in wall time: it also makes up for late waking and
+ * for waiting behind a neighbour's kernel of up to this length. */
+#define ALQ_GATE_BURST_NS 50000000ull
+/* A virtual clock further ahead than this is not believed, and no debt grows past it. */
+#define ALQ_GATE_AHEAD_MAX_NS 20000000000ull
+/* The longest single charge, so that products fit into 64 bits. */
+#define ALQ_GATE_CHARGE_MAX_NS 16000000000ull
+
+/* The limits of a gate, as read from `control` at this decision. */
+struct alq_gate_rate {
+    uint32_t limit_pct;      /* 1..99 */
+    uint32_t correction_ppm; /* charged = measured * this / 1e6; 0 means ALQ_TIME_CORRECTION_ONE */
+};
+
+/*
+ * True where the values ask for a gate. Not limited: policy None; 100 percent; 0 percent, which
+ * promises nothing and takes what is idle (who else is on the GPU is not known in a process, so
+ * nothing is held back). Burst is held to the guaranteed part like Hard, as nobody has said what is
+ * idle.
+ */
+bool alq_gate_is_limited(const struct alq_control_values *values);
+
+/* GPU time to wall time at the gate's rate: rounded down, gpu_ns cut at ALQ_GATE_CHARGE_MAX_NS of
+ * GPU time. */
+uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns);
+
+/*
+ * Prepares the gate for a process: a virtual clock of another boot is taken for now. boot_id: of
+ * this boot, 0 when it cannot be read (then no clock is doubted).
+ */
+void alq_gate_join(struct alq_gate *gate, uint64_t boot_id, uint64_t now_ns);
+
+/* When the limit is another than at the last reckoning, what is ahead of now is stretched or shrunk
+ * to the new rate. */
+void alq_gate_rerate(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns);
+
+/* The time at which a launch that came now could go; now_ns or earlier: at once. Changes nothing.
+ */
+uint64_t alq_gate_peek(const struct alq_gate *gate, uint64_t now_ns);
+
+/* Charges est_ns of GPU time and returns the time at which it may start; now_ns or earlier: at
+ * once. */
+uint64_t alq_gate_reserve(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                          uint64_t est_ns);
+
+/*
+ * Corrects charges after the fact: gpu_ns = measured less charged. What is given back is lost where
+ * the virtual clock has been overtaken by the real one by more than the burst. Returns the
+ * correction in wall time.
+ */
+int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                        int64_t gpu_ns);
+
+/* ---- the union of intervals
+ * ------------------------------------------------------------------------------------------ */
+
+/* Slots of time, each of which can be charged for no more than it lasts: the shared ones of
+ * share.h, or finer ones of a process. 1 << count_shift slots of 1 << slot_shift ns; the layout is
+ * that of struct alq_cover. */
+struct alq_cover_view {
+    uint64_t *slots;
+    uint32_t slot_shift;
+    uint32_t count_shift;
+};
+
+static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover)
+{
+    static_assert(ALQ_COVER_SLOTS == 1u << 8, "count_shift");
+    return (struct alq_cover_view){cover->slots, ALQ_COVER_SHIFT, 8};
+}
+
+/*
+ * Books work_ns of GPU time (cut to end_ns - start_ns) spread evenly over [start_ns, end_ns) and
+ * returns how much of it was not covered yet: at most as much in every slot as the slot lasts less
+ * what others booked there. Independent of the order in which intervals arrive. What lies further
+ * back than the slots reach is returned in full.
+ */
+uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
+                        uint64_t work_ns);
+
+#endif

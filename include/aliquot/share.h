@@ -96,7 +96,8 @@ struct alq_usage_header {
     uint32_t section_count; /* [once] 1 in a share directory, up to ALQ_SECTIONS_MAX from the environment */
     uint32_t slot_count;    /* [once] ALQ_SLOTS */
     uint32_t slot_bytes;    /* [once] sizeof(struct alq_slot) */
-    uint8_t reserved[ALQ_USAGE_HEADER_BYTES - 32];
+    uint32_t slot_high;     /* no slot at or above it was ever taken; raised by CAS by who takes one, never lowered */
+    uint8_t reserved[ALQ_USAGE_HEADER_BYTES - 36];
 };
 static_assert(sizeof(struct alq_usage_header) == ALQ_USAGE_HEADER_BYTES, "usage header");
 
@@ -135,7 +136,7 @@ static_assert(sizeof(struct alq_gate) == 128, "gate");
 
 /*
  * What has been charged for which part of wall time: the union of GPU work over the processes of a share. Slot
- * (t >> ALQ_COVER_SHIFT) % ALQ_COVER_SLOTS holds {low 32 bits of t >> (ALQ_COVER_SHIFT + 8), ns charged in that slot};
+ * (t >> ALQ_COVER_SHIFT) % ALQ_COVER_SLOTS holds (low 32 bits of t >> (ALQ_COVER_SHIFT + 8)) << 32 | ns charged in that slot;
  * CAS by any process. A slot of an older turn counts as empty.
  */
 #define ALQ_COVER_SHIFT 20u /* 1.05 ms */

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vgpu/config.h"
+
+#include "vgpu/log.h"
+#include "vgpu/sys.h"
+#include "vgpu/text.h"
+
+/* Weak: absent in a process without libc's. */
+extern char **environ __attribute__((weak));
+
+#define ENOTDIR_ 20
+#define EINVAL_ 22
+#define EBADMSG_ 74
+
+static _Atomic uint32_t said_broken, said_private;
+
+static void say_broken(const char *what, const char *which, const char *why)
+{
+    struct alq_line line;
+    alq_log_begin(&line, ALQ_LOG_ERROR);
+    alq_text_add(&line.text, what);
+    alq_text_add(&line.text, which);
+    alq_text_add(&line.text, why);
+    alq_text_add(&line.text, "; GPU use is refused");
+    alq_log_end_always(&line, &said_broken);
+}
+
+static void say_private(const char *path, int rc)
+{
+    struct alq_line line;
+    alq_log_begin(&line, ALQ_LOG_WARN);
+    alq_text_add(&line.text, path);
+    alq_text_add(&line.text, rc == -EINVAL_ ? ": not a usage file of this version" : ": cannot be mapped, errno ");
+    if (rc != -EINVAL_)
+        alq_text_add_u64(&line.text, (uint64_t)-rc);
+    alq_text_add(&line.text, "; the limit holds for each process by itself");
+    alq_log_end_always(&line, &said_private);
+}
+
+/* ---- share directories ------------------------------------------------------------------------------------------------- */
+
+static int map_control(struct alq_share *share, const char *path)
+{
+    int fd = alq_sys_open(path, O_RDONLY, 0);
+    if (fd < 0)
+        return fd;
+    const struct alq_control *control = NULL;
+    if (alq_sys_size(fd) >= (int64_t)ALQ_CONTROL_BYTES)
+        control = alq_sys_mmap(ALQ_CONTROL_BYTES, ALQ_PROT_READ, ALQ_MAP_SHARED, fd);
+    alq_sys_close(fd);
+    if (!control)
+        return -EBADMSG_;
+    if (__atomic_load_n(&control->magic, __ATOMIC_ACQUIRE) != ALQ_CONTROL_MAGIC ||
+        control->version != ALQ_SHARE_VERSION || control->bytes != ALQ_CONTROL_BYTES ||
+        control->gpu_uuid[ALQ_UUID_BYTES - 1] != '\0' || control->gpu_uuid[0] == '\0')
+        return -EBADMSG_;
+    share->control = control;
+    struct alq_text uuid = alq_text_on(share->uuid, sizeof(share->uuid));
+    alq_text_add(&uuid, control->gpu_uuid);
+    return 0;
+}
+
+int alq_config_open_share(struct alq_config *config, const char *root, const char *id)
+{
+    char path[ALQ_PATH_BYTES];
+    struct alq_text text = alq_text_on(path, sizeof(path));
+    uint32_t count = atomic_load_explicit(&config->share_count, memory_order_relaxed), at = count;
+    struct alq_share share = {.section_index = 0};
+    struct alq_text name = alq_text_on(share.id, sizeof(share.id));
+
+    if (count == ALQ_SHARES_MAX)
+        return -EINVAL_;
+    alq_text_add(&name, id);
+    alq_text_add(&text, root);
+    alq_text_add(&text, "/");
+    alq_text_add(&text, id);
+    size_t directory = text.len;
+    alq_text_add(&text, "/control");
+    if (text.is_cut || name.is_cut)
+        return -EINVAL_;
+    int rc = map_control(&share, path);
+    if (rc)
+        return rc;
+    text.len = directory;
+    alq_text_add(&text, "/usage");
+    share.file = &config->files[config->file_count++];
+    rc = alq_usage_map(share.file, path);
+    if (rc) {
+        say_private(path, rc);
+        rc = alq_usage_make_private(share.file, 1);
+        if (rc)
+            return rc;
+    }
+    share.section = alq_file_section(share.file, 0);
+
+    /* Ascending by id: every process charges the shares of a device in the same order. */
+    for (; at > 0; at--) {
+        const char *a = config->shares[at - 1].id, *b = share.id;
+        while (*a && *a == *b)
+            a++, b++;
+        if ((unsigned char)*a <= (unsigned char)*b)
+            break;
+        config->shares[at] = config->shares[at - 1];
+    }
+    config->shares[at] = share;
+    atomic_store_explicit(&config->share_count, count + 1, memory_order_relaxed);
+    return 0;
+}
+
+struct dirent64 {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+/* True when the root held a share, good or bad; bad is told by *broken. */
+static bool find_shares(struct alq_config *config, const char *root, bool *broken)
+{
+    uint64_t buffer[512];
+    long n;
+    bool any = false;
+    int fd = alq_sys_open(root, O_RDONLY | O_DIRECTORY, 0);
+
+    if (fd < 0) {
+        if (fd == -ALQ_ENOENT || fd == -ENOTDIR_)
+            return false;
+        say_broken("", root, " cannot be read");
+        *broken = true;
+        return true;
+    }
+    while ((n = alq_sys_getdents(fd, buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; at < n;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(const void *)((const char *)buffer + at);
+            at += entry->bytes;
+            if (entry->name[0] == '.')
+                continue;
+            any = true;
+            if (alq_config_open_share(config, root, entry->name)) {
+                say_broken("share ", entry->name, ": its control file is missing, damaged or of another version");
+                *broken = true;
+            }
+        }
+    }
+    alq_sys_close(fd);
+    return any;
+}
+
+/* ---- environment ------------------------------------------------------------------------------------------------------- */
+
+/* The shared file, the same beside a foreign one, or memory of our own. */
+static int open_env_file(struct alq_config *config)
+{
+    char path[ALQ_PATH_BYTES];
+    struct alq_text text = alq_text_on(path, sizeof(path));
+    struct alq_file *file = &config->files[0];
+
+    config->file_count = 1;
+    int rc = alq_usage_map_or_make(file, config->env.usage_path, ALQ_SECTIONS_MAX);
+    if (rc == 0)
+        return 0;
+    if (rc == -EINVAL_) {
+        alq_text_add(&text, config->env.usage_path);
+        alq_text_add(&text, ".aliquot");
+        if (!text.is_cut)
+            rc = alq_usage_map_or_make(file, path, ALQ_SECTIONS_MAX);
+        if (rc == 0)
+            return 0;
+    }
+    say_private(config->env.usage_path, rc);
+    return alq_usage_make_private(file, ALQ_SECTIONS_MAX);
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The file remembers the first limit that a process brought: a later, larger one does not count. */
+static uint64_t remembered(uint64_t *word, uint64_t limit)
+{
+    uint64_t have = 0;
+    if (__atomic_compare_exchange_n(word, &have, limit, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return limit;
+    return min_u64(have, limit);
+}
+
+struct alq_share *alq_config_env_share(struct alq_config *config, const char *uuid, uint32_t index)
+{
+    uint32_t count = atomic_load_explicit(&config->share_count, memory_order_relaxed);
+    uint64_t memory = config->env.memory_bytes[index % ALQ_ENV_DEVICES];
+    uint32_t compute = config->env.compute_pct[index % ALQ_ENV_DEVICES];
+
+    for (uint32_t i = 0; i < count; i++)
+        if (alq_text_is(config->shares[i].uuid, uuid))
+            return &config->shares[i];
+    if (memory == 0 && (compute == 0 || config->env.policy == ALQ_POLICY_NONE))
+        return NULL;
+    struct alq_control *control = count < ALQ_SHARES_MAX ? alq_sys_anon(ALQ_CONTROL_BYTES) : NULL;
+    int section = control ? alq_usage_claim_section(&config->files[0], uuid) : -1;
+    if (section < 0) {
+        say_broken("device ", uuid, ": no section of the usage file is left for its limit");
+        return NULL;
+    }
+    struct alq_share *share = &config->shares[count];
+    *share = (struct alq_share){.control = control, .file = &config->files[0], .section_index = (uint32_t)section};
+    share->section = alq_file_section(share->file, share->section_index);
+    struct alq_text id = alq_text_on(share->id, sizeof(share->id));
+    alq_text_add(&id, "env");
+    struct alq_text text = alq_text_on(share->uuid, sizeof(share->uuid));
+    alq_text_add(&text, uuid);
+
+    struct alq_control_values *values = &control->values[0];
+    values->memory_limit_bytes = remembered(&share->section->memory_limit_bytes, memory ? memory : UINT64_MAX);
+    values->context_estimate_bytes = config->env.context_bytes;
+    values->compute_limit_pct = compute ? compute : 100;
+    values->policy = compute ? config->env.policy : ALQ_POLICY_NONE;
+    values->priority = config->env.priority;
+    values->time_correction_ppm = ALQ_TIME_CORRECTION_ONE;
+    values->log_level = config->env.log_level;
+    control->version = ALQ_SHARE_VERSION;
+    control->bytes = ALQ_CONTROL_BYTES;
+    control->magic = ALQ_CONTROL_MAGIC;
+    __atomic_store_n(&share->section->compute_limit_pct, values->compute_limit_pct, __ATOMIC_RELAXED);
+    atomic_store_explicit(&config->share_count, count + 1, memory_order_release);
+    return share;
+}
+
+uint32_t alq_config_find(struct alq_config *config)
+{
+    bool broken = false;
+
+    alq_env_read(&environ ? environ : NULL, &config->env);
+    alq_log_level = config->env.log_level;
+    if (find_shares(config, ALQ_SHARE_ROOT, &broken) ||
+        (config->env.share_root && find_shares(config, config->env.share_root, &broken))) {
+        if (!broken && config->share_count && alq_control_now(&config->shares[0])->log_level)
+            alq_log_level = alq_control_now(&config->shares[0])->log_level;
+        return broken ? ALQ_MODE_BROKEN : ALQ_MODE_LIMITED;
+    }
+    if (config->env.bad_name) {
+        struct alq_line line;
+        alq_log_begin(&line, ALQ_LOG_ERROR);
+        alq_text_add_n(&line.text, config->env.bad_name, config->env.bad_name_len);
+        alq_text_add(&line.text, "=");
+        alq_text_add_n(&line.text, config->env.bad_value, 64 < alq_text_len(config->env.bad_value)
+                                                              ? 64 : alq_text_len(config->env.bad_value));
+        alq_text_add(&line.text, " cannot be read as an amount (like 4Gi, 4096m, 1.5G or bytes; 30 for percent); GPU use is refused");
+        alq_log_end_always(&line, &said_broken);
+        return ALQ_MODE_BROKEN;
+    }
+    if (!config->env.has_limits)
+        return ALQ_MODE_NONE;
+    config->is_env = true;
+    return open_env_file(config) ? ALQ_MODE_BROKEN : ALQ_MODE_LIMITED;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vgpu/context.h"
+
+#include "vgpu/driver.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/table.h"
+#include "vgpu/process.h"
+
+#define CONTEXTS 255u
+
+struct context {
+    _Atomic uintptr_t handle; /* 0: free */
+    uint64_t charged_bytes;
+    struct alq_dev *dev;
+};
+
+/* Entry i has number i + 1. Written under lock_context; handles are searched without it. */
+static struct context contexts[CONTEXTS];
+static _Atomic uint32_t used_high;
+
+/* What is charged for each device's primary context, and its number; under lock_context. */
+static struct {
+    uint64_t charged_bytes;
+    uint16_t number;
+    bool is_charged;
+} primary[ALQ_DEVICES_MAX];
+
+static uint16_t number_of(CUcontext handle)
+{
+    uint32_t high = atomic_load_explicit(&used_high, memory_order_acquire);
+    for (uint32_t i = 0; i < high; i++)
+        if (atomic_load_explicit(&contexts[i].handle, memory_order_acquire) == (uintptr_t)handle)
+            return (uint16_t)(i + 1);
+    return 0;
+}
+
+/* Caller holds lock_context. 0 when there is no room. */
+static uint16_t learn(CUcontext handle, struct alq_dev *dev, uint64_t charged_bytes)
+{
+    uint16_t number = number_of(handle);
+    if (number == 0) {
+        for (uint32_t i = 0; i < CONTEXTS && number == 0; i++)
+            if (atomic_load_explicit(&contexts[i].handle, memory_order_relaxed) == 0)
+                number = (uint16_t)(i + 1);
+        if (number == 0)
+            return 0;
+        contexts[number - 1].charged_bytes = 0;
+    }
+    contexts[number - 1].dev = dev;
+    contexts[number - 1].charged_bytes += charged_bytes;
+    atomic_store_explicit(&contexts[number - 1].handle, (uintptr_t)handle, memory_order_release);
+    if (atomic_load_explicit(&used_high, memory_order_relaxed) < number)
+        atomic_store_explicit(&used_high, number, memory_order_release);
+    return number;
+}
+
+struct alq_here alq_context_here(void)
+{
+    struct alq_here here = {NULL, 0};
+    CUcontext handle = NULL;
+
+    alq_core_renew();
+    if (!ALQ_HAS(cuCtxGetCurrent) || ALQ_CALL(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || !handle)
+        return here;
+    here.context = number_of(handle);
+    if (here.context) {
+        here.dev = contexts[here.context - 1].dev;
+        return here;
+    }
+    here.dev = alq_dev_current();
+    if (here.dev) {
+        alq_lock_take(&alq_process_page()->lock_context);
+        here.context = learn(handle, here.dev, 0);
+        alq_lock_drop(&alq_process_page()->lock_context);
+    }
+    return here;
+}
+
+void alq_context_forget(void)
+{
+    for (uint32_t i = 0; i < CONTEXTS; i++) {
+        atomic_store_explicit(&contexts[i].handle, 0, memory_order_relaxed);
+        contexts[i].charged_bytes = 0;
+    }
+    atomic_store_explicit(&used_high, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < ALQ_DEVICES_MAX; i++) {
+        primary[i].charged_bytes = 0;
+        primary[i].number = 0;
+        primary[i].is_charged = false;
+    }
+}
+
+struct sum {
+    uint64_t counted_bytes;
+    uint64_t overhead_bytes;
+};
+
+static void add_up(const struct alq_entry_value *value, void *data)
+{
+    struct sum *sum = data;
+    sum->counted_bytes += value->counted_bytes;
+    sum->overhead_bytes += value->overhead_bytes;
+}
+
+/* The driver has ended the context: what lived in it is free. */
+static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
+{
+    struct sum sum = {0, charged_bytes};
+    if (number)
+        alq_table_take_context(number, add_up, &sum);
+    alq_uncharge(dev, sum.counted_bytes, sum.overhead_bytes);
+    if (charged_bytes)
+        alq_charge_contexts(dev, -1);
+}
+
+/* ---- contexts of the program ------------------------------------------------------------------------------------------- */
+
+/* Reserves for a context on a device. CUDA_SUCCESS with *dev NULL: nothing to charge. */
+static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
+{
+    *dev = NULL;
+    *bytes = 0;
+    if (!alq_core_is_on())
+        return CUDA_SUCCESS;
+    if (alq_core_mode() == ALQ_MODE_BROKEN)
+        return CUDA_ERROR_NOT_PERMITTED;
+    struct alq_dev *found = alq_dev_of(ordinal);
+    if (!found)
+        return CUDA_SUCCESS;
+    *bytes = alq_dev_context_bytes(found);
+    if (!alq_charge(found, 0, *bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *dev = found;
+    return CUDA_SUCCESS;
+}
+
+static CUresult created(CUresult result, CUcontext *handle, struct alq_dev *dev, uint64_t bytes)
+{
+    if (!dev)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        alq_uncharge(dev, 0, bytes);
+        return result;
+    }
+    alq_lock_take(&alq_process_page()->lock_context);
+    learn(*handle, dev, bytes);
+    alq_lock_drop(&alq_process_page()->lock_context);
+    alq_charge_contexts(dev, 1);
+    return result;
+}
+
+#define CREATE(name, params, args)                                                                                        \
+    ALQ_HOOK CUresult name params                                                                                         \
+    {                                                                                                                     \
+        struct alq_dev *charged;                                                                                          \
+        uint64_t bytes;                                                                                                   \
+        if (!ALQ_HAS(name))                                                                                               \
+            return alq_absent(ALQ_CU_##name);                                                                             \
+        CUresult refused = reserve(dev, &charged, &bytes);                                                                \
+        return refused ? refused : created(ALQ_CALL(name, args), ctx, charged, bytes);                                    \
+    }
+#define ARGS(...) __VA_ARGS__
+
+CREATE(cuCtxCreate, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
+CREATE(cuCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
+CREATE(cuCtxCreate_v3,
+       (CUcontext * ctx, CUexecAffinityParam *affinity, int affinity_count, unsigned int flags, CUdevice dev),
+       ARGS(ctx, affinity, affinity_count, flags, dev))
+CREATE(cuCtxCreate_v4, (CUcontext * ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev),
+       ARGS(ctx, params, flags, dev))
+
+static CUresult destroyed(CUresult result, CUcontext handle)
+{
+    struct context gone = {.dev = NULL};
+
+    if (result != CUDA_SUCCESS || alq_core_mode() != ALQ_MODE_LIMITED)
+        return result;
+    alq_core_renew();
+    uint16_t number = number_of(handle);
+    if (number == 0)
+        return result;
+    gone.dev = contexts[number - 1].dev;
+    end(gone.dev, number, contexts[number - 1].charged_bytes);
+    alq_lock_take(&alq_process_page()->lock_context);
+    contexts[number - 1].charged_bytes = 0;
+    atomic_store_explicit(&contexts[number - 1].handle, 0, memory_order_release);
+    alq_lock_drop(&alq_process_page()->lock_context);
+    return result;
+}
+
+#define DESTROY(name)                                                                                                     \
+    ALQ_HOOK CUresult name(CUcontext ctx)                                                                                 \
+    {                                                                                                                     \
+        if (!ALQ_HAS(name))                                                                                               \
+            return alq_absent(ALQ_CU_##name);                                                                             \
+        return destroyed(ALQ_CALL(name, ctx), ctx);                                                                       \
+    }
+
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+
+/* ---- primary contexts: one per process and device, charged while the driver says that it is active ------------------------ */
+
+static bool is_active(CUdevice ordinal)
+{
+    unsigned int flags = 0;
+    int active = 0;
+    return ALQ_HAS(cuDevicePrimaryCtxGetState) &&
+           ALQ_CALL(cuDevicePrimaryCtxGetState, ordinal, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+static bool has_charge(const struct alq_dev *dev)
+{
+    alq_lock_take(&alq_process_page()->lock_context);
+    bool is_charged = primary[dev->index].is_charged;
+    alq_lock_drop(&alq_process_page()->lock_context);
+    return is_charged;
+}
+
+ALQ_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+    struct alq_dev *charged = NULL;
+    uint64_t bytes = 0;
+
+    if (!ALQ_HAS(cuDevicePrimaryCtxRetain))
+        return alq_absent(ALQ_CU_cuDevicePrimaryCtxRetain);
+    if (alq_core_is_on()) {
+        alq_core_renew();
+        struct alq_dev *found = alq_dev_of(dev);
+        if (!found || !has_charge(found)) {
+            CUresult refused = reserve(dev, &charged, &bytes);
+            /* It may stand already, made through a door of the driver's own: then there is nothing to refuse. */
+            if (refused && !(refused == CUDA_ERROR_OUT_OF_MEMORY && is_active(dev)))
+                return refused;
+        }
+    }
+    CUresult result = ALQ_CALL(cuDevicePrimaryCtxRetain, ctx, dev);
+    if (!charged)
+        return result;
+    if (result == CUDA_SUCCESS) {
+        alq_lock_take(&alq_process_page()->lock_context);
+        bool is_first = !primary[charged->index].is_charged;
+        if (is_first) {
+            primary[charged->index].is_charged = true;
+            primary[charged->index].charged_bytes = bytes;
+            primary[charged->index].number = learn(*ctx, charged, 0);
+        }
+        alq_lock_drop(&alq_process_page()->lock_context);
+        if (is_first) {
+            alq_charge_contexts(charged, 1);
+            return result;
+        }
+    }
+    alq_uncharge(charged, 0, bytes);
+    return result;
+}
+
+/* After a release or a reset: gives the charge back once the driver has let the context go. */
+static CUresult released(CUresult result, CUdevice ordinal)
+{
+    if (result != CUDA_SUCCESS || alq_core_mode() != ALQ_MODE_LIMITED)
+        return result;
+    alq_core_renew();
+    struct alq_dev *dev = alq_dev_of(ordinal);
+    if (!dev || is_active(ordinal))
+        return result;
+    alq_lock_take(&alq_process_page()->lock_context);
+    bool was_charged = primary[dev->index].is_charged;
+    uint64_t bytes = primary[dev->index].charged_bytes;
+    uint16_t number = primary[dev->index].number;
+    primary[dev->index].is_charged = false;
+    primary[dev->index].charged_bytes = 0;
+    primary[dev->index].number = 0;
+    alq_lock_drop(&alq_process_page()->lock_context);
+    if (!was_charged)
+        return result;
+    end(dev, number, bytes);
+    if (number) {
+        alq_lock_take(&alq_process_page()->lock_context);
+        atomic_store_explicit(&contexts[number - 1].handle, 0, memory_order_release);
+        alq_lock_drop(&alq_process_page()->lock_context);
+    }
+    return result;
+}
+
+#define PRIMARY_END(name)                                                                                                 \
+    ALQ_HOOK CUresult name(CUdevice dev)                                                                                  \
+    {                                                                                                                     \
+        if (!ALQ_HAS(name))                                                                                               \
+            return alq_absent(ALQ_CU_##name);                                                                             \
+        return released(ALQ_CALL(name, dev), dev);                                                                        \
+    }
+
+PRIMARY_END(cuDevicePrimaryCtxRelease)
+PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
+PRIMARY_END(cuDevicePrimaryCtxReset)
+PRIMARY_END(cuDevicePrimaryCtxReset_v2)

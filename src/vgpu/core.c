@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vgpu/core.h"
+
+#include "vgpu/config.h"
+#include "vgpu/context.h"
+#include "vgpu/doors/doors.h"
+#include "vgpu/driver.h"
+#include "vgpu/envindex.h"
+#include "vgpu/log.h"
+#include "vgpu/memory/table.h"
+#include "vgpu/process.h"
+
+#define ORDINALS 64u
+
+_Atomic uint32_t alq_core_mode_word;
+
+static struct alq_config config;
+
+/* Devices; written under lock_core, read once devices_known is set (acquire). */
+static struct alq_dev devices[ALQ_DEVICES_MAX];
+static uint32_t device_count;
+static uint8_t of_ordinal[ORDINALS]; /* index + 1 into devices, 0: no share */
+static uint32_t driver_count;        /* devices the driver shows */
+static _Atomic uint32_t devices_known;
+
+static _Atomic uint32_t attached; /* 1: this process has its slots */
+static _Atomic uint32_t said_full;
+
+uint32_t alq_core_find(void)
+{
+    uint32_t mode;
+
+    alq_lock_take(&alq_process_page()->lock_core);
+    mode = atomic_load_explicit(&alq_core_mode_word, memory_order_acquire);
+    if (mode == ALQ_MODE_UNKNOWN) {
+        mode = alq_config_find(&config);
+        atomic_store_explicit(&alq_core_mode_word, mode, memory_order_release);
+    }
+    alq_lock_drop(&alq_process_page()->lock_core);
+    return mode;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------------- */
+
+void alq_core_renew(void)
+{
+    if (!alq_process_is_new())
+        return;
+    for (uint32_t i = 0; i < config.file_count; i++)
+        atomic_store_explicit(&config.files[i].slot, ALQ_NO_SLOT, memory_order_relaxed);
+    atomic_store_explicit(&attached, 0, memory_order_relaxed);
+    alq_table_forget();
+    alq_context_forget();
+}
+
+static void say_full(const struct alq_file *file, int rc)
+{
+    struct alq_line line;
+    alq_log_begin(&line, ALQ_LOG_ERROR);
+    alq_text_add(&line.text, file->path);
+    if (rc == -28) {
+        alq_text_add(&line.text, ": all 1024 process slots of the share are taken; GPU use is refused");
+    } else {
+        alq_text_add(&line.text, ": no slot to be had, errno ");
+        alq_text_add_u64(&line.text, (uint64_t)-rc);
+        alq_text_add(&line.text, "; GPU use is refused");
+    }
+    alq_log_end_always(&line, &said_full);
+}
+
+static int attach_all(void)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < config.file_count && rc == 0; i++) {
+        struct alq_file *file = &config.files[i];
+        if (atomic_load_explicit(&file->slot, memory_order_relaxed) != ALQ_NO_SLOT)
+            continue;
+        rc = alq_usage_attach(file);
+        if (rc) {
+            say_full(file, rc);
+            break;
+        }
+        for (uint32_t s = 0; s < config.share_count; s++)
+            if (config.shares[s].file == file)
+                config.shares[s].section = alq_file_section(file, config.shares[s].section_index);
+    }
+    return rc;
+}
+
+int alq_core_attach(void)
+{
+    int rc;
+
+    alq_core_renew();
+    if (__builtin_expect(atomic_load_explicit(&attached, memory_order_acquire) == 1, 1))
+        return 0;
+    alq_lock_take(&alq_process_page()->lock_core);
+    rc = atomic_load_explicit(&attached, memory_order_relaxed) ? 0 : attach_all();
+    if (rc == 0)
+        atomic_store_explicit(&attached, 1, memory_order_release);
+    alq_lock_drop(&alq_process_page()->lock_core);
+    return rc;
+}
+
+CUresult alq_core_admit(void)
+{
+    if (alq_core_mode() == ALQ_MODE_BROKEN || alq_core_attach() != 0)
+        return CUDA_ERROR_NOT_PERMITTED;
+    for (uint32_t i = 0; i < config.file_count; i++)
+        alq_usage_reap(&config.files[i]);
+    return CUDA_SUCCESS;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------------- */
+
+static void uuid_text(const CUuuid *uuid, char out[ALQ_UUID_BYTES])
+{
+    struct alq_text text = alq_text_on(out, ALQ_UUID_BYTES);
+    alq_text_add(&text, "GPU-");
+    for (unsigned i = 0; i < sizeof(uuid->bytes); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            alq_text_add(&text, "-");
+        alq_text_add_hex2(&text, (unsigned char)uuid->bytes[i]);
+    }
+}
+
+/* Without the kind before the first dash: CUDA does not tell GPU- and MIG- apart. */
+static bool is_same_uuid(const char *a, const char *b)
+{
+    return alq_text_len(a) > 4 && alq_text_len(b) > 4 && alq_text_is_nocase(a + 4, b + 4);
+}
+
+static uint32_t collect(const char *uuid, uint32_t env_index, struct alq_share **out)
+{
+    uint32_t count = 0;
+    if (config.is_env) {
+        struct alq_share *share = alq_config_env_share(&config, uuid, env_index);
+        if (share)
+            out[count++] = share;
+        return count;
+    }
+    for (uint32_t i = 0; i < config.share_count; i++)
+        if (is_same_uuid(config.shares[i].uuid, uuid))
+            out[count++] = &config.shares[i];
+    return count;
+}
+
+/* Caller holds lock_core. False: the driver does not answer yet. */
+static bool find_devices(void)
+{
+    int count = 0;
+
+    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) ||
+        ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < count; i++) {
+        struct alq_dev *dev = &devices[device_count < ALQ_DEVICES_MAX ? device_count : ALQ_DEVICES_MAX - 1];
+        CUuuid uuid;
+        CUdevice ordinal = 0;
+        CUresult result = ALQ_CALL(cuDeviceGet, &ordinal, i);
+        if (result == CUDA_SUCCESS)
+            result = ALQ_HAS(cuDeviceGetUuid_v2) ? ALQ_CALL(cuDeviceGetUuid_v2, &uuid, ordinal)
+                     : ALQ_HAS(cuDeviceGetUuid)  ? ALQ_CALL(cuDeviceGetUuid, &uuid, ordinal)
+                                                 : CUDA_ERROR_NOT_FOUND;
+        if (result != CUDA_SUCCESS || ordinal < 0 || ordinal >= (int)ORDINALS || device_count == ALQ_DEVICES_MAX)
+            continue;
+        uuid_text(&uuid, dev->uuid);
+        uint32_t index = config.is_env ? alq_env_index(&config.env, dev->uuid, (uint32_t)count) : 0;
+        dev->share_count = collect(dev->uuid, index, dev->share);
+        if (dev->share_count == 0)
+            continue;
+        dev->ordinal = ordinal;
+        dev->index = device_count++;
+        of_ordinal[ordinal] = (uint8_t)(dev->index + 1);
+    }
+    driver_count = (uint32_t)count;
+    return true;
+}
+
+static bool know_devices(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&devices_known, memory_order_acquire) == 1, 1))
+        return true;
+    if (alq_core_mode() != ALQ_MODE_LIMITED)
+        return false;
+    alq_lock_take(&alq_process_page()->lock_core);
+    bool known = atomic_load_explicit(&devices_known, memory_order_relaxed) == 1;
+    if (!known && find_devices()) {
+        atomic_store_explicit(&devices_known, 1, memory_order_release);
+        known = true;
+    }
+    alq_lock_drop(&alq_process_page()->lock_core);
+    return known;
+}
+
+struct alq_dev *alq_dev_of(CUdevice ordinal)
+{
+    if (!know_devices() || ordinal < 0 || ordinal >= (int)ORDINALS || of_ordinal[ordinal] == 0)
+        return NULL;
+    return &devices[of_ordinal[ordinal] - 1];
+}
+
+struct alq_dev *alq_dev_current(void)
+{
+    CUdevice ordinal = 0;
+
+    if (!know_devices())
+        return NULL;
+    if (driver_count == 1)
+        return device_count ? &devices[0] : NULL;
+    if (ALQ_CALL(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS)
+        return NULL;
+    return alq_dev_of(ordinal);
+}
+
+struct alq_dev *alq_dev_at(uint32_t index)
+{
+    return atomic_load_explicit(&devices_known, memory_order_acquire) == 1 && index < device_count ? &devices[index]
+                                                                                                     : NULL;
+}
+
+bool alq_core_is_env(void)
+{
+    return config.is_env;
+}
+
+uint32_t alq_shares_of_uuid(const char *uuid, uint32_t env_index, struct alq_share **out)
+{
+    uint32_t count;
+    if (!config.is_env)
+        return collect(uuid, 0, out);
+    alq_lock_take(&alq_process_page()->lock_core);
+    count = collect(uuid, env_index, out);
+    alq_lock_drop(&alq_process_page()->lock_core);
+    return count;
+}
+
+/* ---- control ----------------------------------------------------------------------------------------------------------- */
+
+void alq_control_read(const struct alq_share *share, struct alq_control_values *out)
+{
+    for (int i = 0; i < 16; i++) {
+        uint32_t before = __atomic_load_n(&share->control->sequence, __ATOMIC_ACQUIRE);
+        *out = share->control->values[before & 1];
+        atomic_thread_fence(memory_order_acquire);
+        if (__atomic_load_n(&share->control->sequence, __ATOMIC_RELAXED) == before)
+            return;
+    }
+}
+
+uint64_t alq_dev_limit_bytes(const struct alq_dev *dev)
+{
+    return alq_shares_limit_bytes(dev->share, dev->share_count);
+}
+
+uint64_t alq_shares_limit_bytes(struct alq_share *const *shares, uint32_t count)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (__builtin_add_overflow(sum, alq_control_now(shares[i])->memory_limit_bytes, &sum))
+            return UINT64_MAX;
+    return sum;
+}
+
+uint64_t alq_dev_context_bytes(const struct alq_dev *dev)
+{
+    uint64_t bytes = alq_control_now(dev->share[0])->context_estimate_bytes;
+    if (bytes == 0)
+        bytes = config.env.context_bytes;
+    return bytes ? bytes : ALQ_CONTEXT_BYTES_DEFAULT;
+}
+
+CUresult alq_absent(uint32_t index)
+{
+    return alq_real_is_loaded(index) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuGetProcAddress: the driver answers first, with version and flags as given. An answer that is the address of an entry
+ * point we hook is exchanged for our wrapper of exactly that entry point, so its ABI and its default stream are the driver's
+ * choice; any other answer, none and every error pass as they are. cuInit, the door of limits, is here too.
+ */
+#include "vgpu/doors/doors.h"
+#include "vgpu/driver.h"
+
+ALQ_HOOK CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    if (!alq_real(ALQ_CU_cuGetProcAddress))
+        return alq_absent(ALQ_CU_cuGetProcAddress);
+    CUresult result = ALQ_CALL(cuGetProcAddress, symbol, pfn, version, flags);
+    if (result == CUDA_SUCCESS && pfn && *pfn && alq_core_is_on())
+        *pfn = alq_door_wrap(*pfn);
+    return result;
+}
+
+ALQ_HOOK CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                      CUdriverProcAddressQueryResult *status)
+{
+    if (!alq_real(ALQ_CU_cuGetProcAddress_v2))
+        return alq_absent(ALQ_CU_cuGetProcAddress_v2);
+    CUresult result = ALQ_CALL(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+    if (result == CUDA_SUCCESS && pfn && *pfn && alq_core_is_on())
+        *pfn = alq_door_wrap(*pfn);
+    return result;
+}
+
+ALQ_HOOK CUresult cuInit(unsigned int flags)
+{
+    if (!alq_real(ALQ_CU_cuInit))
+        return CUDA_ERROR_NO_DEVICE;
+    if (alq_core_is_on()) {
+        CUresult refused = alq_core_admit();
+        if (refused != CUDA_SUCCESS)
+            return refused;
+    }
+    return ALQ_CALL(cuInit, flags);
+}

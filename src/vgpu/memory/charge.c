@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vgpu/memory/charge.h"
+
+#include "vgpu/clock.h"
+#include "vgpu/log.h"
+#include "vgpu/memory/ledger.h"
+#include "vgpu/process.h"
+#include "vgpu/usage.h"
+
+#define TEND_INTERVAL_NS 500000000u
+#define ATTEMPTS 4
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What the sum of a share may reach: its limit less the daemon's correction. */
+static uint64_t ceiling_of(const struct alq_share *share)
+{
+    const struct alq_control_values *values = alq_control_now(share);
+    uint64_t limit = __atomic_load_n(&values->memory_limit_bytes, __ATOMIC_RELAXED);
+    int64_t correction = __atomic_load_n(&values->overhead_correction_bytes, __ATOMIC_RELAXED);
+    uint64_t ceiling;
+
+    if (correction >= 0)
+        return limit > (uint64_t)correction ? limit - (uint64_t)correction : 0;
+    return __builtin_add_overflow(limit, 0 - (uint64_t)correction, &ceiling) ? UINT64_MAX : ceiling;
+}
+
+static struct alq_slot *slot_of(const struct alq_share *share, uint32_t *number)
+{
+    *number = atomic_load_explicit(&share->file->slot, memory_order_acquire);
+    return &share->section->slots[*number];
+}
+
+static void show(struct alq_slot *slot, uint64_t counted, uint64_t overhead)
+{
+    __atomic_store_n(&slot->counted_bytes, slot->counted_bytes + counted, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->overhead_bytes, slot->overhead_bytes + overhead, __ATOMIC_RELAXED);
+}
+
+/* Caller holds lock_ledger. The figures of a kind, summed over the shares, are the process's, so both parts are found. */
+static void give(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+{
+    for (uint32_t i = dev->share_count; i-- > 0 && (counted || overhead);) {
+        uint32_t number;
+        struct alq_slot *slot = slot_of(dev->share[i], &number);
+        uint64_t c = min_u64(counted, slot->counted_bytes), o = min_u64(overhead, slot->overhead_bytes);
+        show(slot, -c, -o);
+        alq_ledger_give(dev->share[i]->section, number, c + o);
+        counted -= c;
+        overhead -= o;
+    }
+}
+
+/* Caller holds lock_ledger. */
+static bool take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+{
+    uint64_t had_counted = 0, had_overhead = 0;
+
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        struct alq_share *share = dev->share[i];
+        uint64_t rest = counted + overhead;
+        bool is_last = i + 1 == dev->share_count;
+        uint32_t number;
+        struct alq_slot *slot = slot_of(share, &number);
+        uint64_t got = alq_ledger_take(share->section, number, is_last ? rest : 1, rest, ceiling_of(share));
+        uint64_t c = min_u64(counted, got), o = got - c;
+        show(slot, c, o);
+        counted -= c;
+        overhead -= o;
+        if (counted + overhead == 0)
+            return true;
+        had_counted += c;
+        had_overhead += o;
+    }
+    give(dev, had_counted, had_overhead);
+    return false;
+}
+
+static uint32_t reap(struct alq_share *const *shares, uint32_t count)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || shares[i]->file != shares[i - 1]->file)
+            found += alq_usage_reap(shares[i]->file);
+    return found;
+}
+
+static bool try_take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+{
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    bool ok = take(dev, counted, overhead);
+    alq_lock_drop(&alq_process_page()->lock_ledger);
+    return ok;
+}
+
+static void refused(struct alq_dev *dev, uint64_t bytes)
+{
+    struct alq_line line;
+
+    __atomic_fetch_add(&dev->share[0]->section->counters.refusals, 1, __ATOMIC_RELAXED);
+    if (!ALQ_LOG_IS_ON(ALQ_LOG_WARN))
+        return;
+    alq_log_begin(&line, ALQ_LOG_WARN);
+    alq_text_add(&line.text, "refused by the limit, bytes=");
+    alq_text_add_u64(&line.text, bytes);
+    alq_text_add(&line.text, " limit=");
+    alq_text_add_u64(&line.text, alq_dev_limit_bytes(dev));
+    alq_text_add(&line.text, " held=");
+    alq_text_add_u64(&line.text, alq_ledger_total(dev->share[0]->section));
+    alq_text_add(&line.text, " device=");
+    alq_text_add(&line.text, dev->uuid);
+    alq_log_end(&line, ALQ_LOG_WARN);
+}
+
+bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+{
+    uint64_t bytes;
+
+    if (alq_core_attach() != 0)
+        return false;
+    if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes) || bytes > alq_dev_limit_bytes(dev)) {
+        refused(dev, bytes);
+        return false;
+    }
+    if (bytes == 0)
+        return true;
+    bool ok = try_take(dev, counted_bytes, overhead_bytes);
+    /* Two processes may each hold a part of several shares while neither gets its whole: step back and try again. */
+    for (int i = 1; !ok && i < ATTEMPTS && (reap(dev->share, dev->share_count) || dev->share_count > 1); i++) {
+        if (i > 1)
+            alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
+        ok = try_take(dev, counted_bytes, overhead_bytes);
+    }
+    if (!ok)
+        refused(dev, bytes);
+    return ok;
+}
+
+void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+{
+    if (alq_core_attach() != 0)
+        return;
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    give(dev, counted_bytes, overhead_bytes);
+    alq_lock_drop(&alq_process_page()->lock_ledger);
+}
+
+void alq_charge_contexts(struct alq_dev *dev, int change)
+{
+    uint32_t number;
+
+    if (alq_core_attach() != 0)
+        return;
+    struct alq_slot *slot = slot_of(dev->share[0], &number);
+    __atomic_fetch_add(&slot->contexts, (uint32_t)change, __ATOMIC_RELAXED);
+}
+
+void alq_room_of(struct alq_share *const *shares, uint32_t count, struct alq_room *out)
+{
+    *out = (struct alq_room){.limit_bytes = alq_shares_limit_bytes(shares, count)};
+    reap(shares, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t total = alq_ledger_total(shares[i]->section), ceiling = ceiling_of(shares[i]);
+        out->held_bytes += total;
+        if (ceiling > total && __builtin_add_overflow(out->free_bytes, ceiling - total, &out->free_bytes))
+            out->free_bytes = UINT64_MAX;
+    }
+}
+
+void alq_charge_tend(struct alq_dev *dev)
+{
+    static _Atomic uint64_t tended_ns;
+    uint64_t now = alq_clock_coarse_ns(), last = atomic_load_explicit(&tended_ns, memory_order_relaxed);
+    struct alq_counters *counters = &dev->share[0]->section->counters;
+
+    __atomic_fetch_add(&counters->allocations, 1, __ATOMIC_RELAXED);
+    if (now - last < TEND_INTERVAL_NS ||
+        !atomic_compare_exchange_strong_explicit(&tended_ns, &last, now, memory_order_relaxed, memory_order_relaxed))
+        return;
+    __atomic_store_n(&counters->last_activity_ns, alq_clock_boottime_ns(), __ATOMIC_RELAXED);
+    reap(dev->share, dev->share_count);
+}

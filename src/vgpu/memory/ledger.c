@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vgpu/memory/ledger.h"
+
+#include <stdbool.h>
+
+#include "vgpu/atomics.h"
+
+/* The unit test compiles this file with a step function and kills the process in it. */
+#ifndef ALQ_LEDGER_STEP
+#define ALQ_LEDGER_STEP(n) ((void)0)
+#endif
+
+#define SEQ_BITS 48
+#define SEQ_MASK ((1ull << SEQ_BITS) - 1)
+
+static uint64_t tag_of(uint32_t slot, uint64_t seq)
+{
+    return (uint64_t)slot << SEQ_BITS | seq;
+}
+
+/* Brings the operation that the tag names into its slot, unless somebody has. */
+static void settle(struct alq_usage_section *section, uint64_t tag)
+{
+    uint64_t number = tag >> SEQ_BITS, seq = tag & SEQ_MASK;
+
+    if (tag == 0 || number >= ALQ_SLOTS) /* the file is in the tenant's hands: no index is believed */
+        return;
+    struct alq_slot *slot = &section->slots[number];
+    struct alq_pair done = alq_pair_load(&slot->done);
+    if (((done.tag + 1) & SEQ_MASK) != seq)
+        return;
+    /* The owner writes op before its tag can be seen and not again before done has this seq. Should both have happened since
+     * the load above, delta is of a later operation, and the CAS fails. */
+    uint64_t delta = __atomic_load_n(&slot->op.value, __ATOMIC_ACQUIRE);
+    ALQ_LEDGER_STEP(0);
+    alq_pair_cas(&slot->done, done, (struct alq_pair){done.value + delta, seq});
+}
+
+/* Gives the next value of the operation's delta for a sum; false: do nothing. */
+struct change {
+    uint64_t min_bytes, max_bytes; /* to take */
+    uint64_t ceiling_bytes;
+    uint64_t give_bytes; /* to give back, when not 0 */
+};
+
+static bool delta_for(const struct change *change, uint64_t sum, uint64_t *delta)
+{
+    if (change->give_bytes) {
+        *delta = 0 - (change->give_bytes < sum ? change->give_bytes : sum);
+        return true;
+    }
+    uint64_t room = sum < change->ceiling_bytes ? change->ceiling_bytes - sum : 0;
+    *delta = room < change->max_bytes ? room : change->max_bytes;
+    return *delta != 0 && *delta >= change->min_bytes;
+}
+
+/* One operation of the slot, whose last one is settled. Returns the delta, 0 when nothing was done. */
+static uint64_t operate(struct alq_usage_section *section, uint32_t number, const struct change *change)
+{
+    struct alq_slot *slot = &section->slots[number];
+    uint64_t seq = (__atomic_load_n(&slot->done.tag, __ATOMIC_ACQUIRE) + 1) & SEQ_MASK;
+    uint64_t tag = tag_of(number, seq), delta;
+
+    for (;; alq_pause()) {
+        struct alq_pair total = alq_pair_load(&section->total);
+        ALQ_LEDGER_STEP(1);
+        settle(section, total.tag);
+        ALQ_LEDGER_STEP(2);
+        if (!delta_for(change, total.value, &delta))
+            return 0;
+        __atomic_store_n(&slot->op.value, delta, __ATOMIC_RELEASE);
+        __atomic_store_n(&slot->op.tag, seq, __ATOMIC_RELEASE);
+        ALQ_LEDGER_STEP(3);
+        if (alq_pair_cas(&section->total, total, (struct alq_pair){total.value + delta, tag}))
+            break;
+    }
+    ALQ_LEDGER_STEP(4);
+    settle(section, tag);
+    ALQ_LEDGER_STEP(5);
+    return delta;
+}
+
+uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint64_t min_bytes, uint64_t max_bytes,
+                         uint64_t ceiling_bytes)
+{
+    struct change change = {.min_bytes = min_bytes, .max_bytes = max_bytes, .ceiling_bytes = ceiling_bytes};
+    uint64_t taken = operate(section, slot, &change);
+    uint64_t sum = __atomic_load_n(&section->total.value, __ATOMIC_RELAXED);
+
+    if (taken && sum > __atomic_load_n(&section->counters.peak_bytes, __ATOMIC_RELAXED))
+        __atomic_store_n(&section->counters.peak_bytes, sum, __ATOMIC_RELAXED);
+    return taken;
+}
+
+void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t bytes)
+{
+    uint64_t held = alq_ledger_held(section, slot);
+    struct change change = {.give_bytes = bytes < held ? bytes : held};
+    if (change.give_bytes)
+        operate(section, slot, &change);
+}
+
+uint64_t alq_ledger_clear(struct alq_usage_section *section, uint32_t number)
+{
+    struct alq_slot *slot = &section->slots[number];
+    uint64_t tag = __atomic_load_n(&section->total.tag, __ATOMIC_ACQUIRE);
+
+    /* An operation of this slot that is in the sum but not in the slot is named by the tag, or has been settled by who
+     * replaced it. */
+    if (tag >> SEQ_BITS == number)
+        settle(section, tag);
+    uint64_t held = alq_ledger_held(section, number);
+    if (held)
+        alq_ledger_give(section, number, held);
+    __atomic_store_n(&slot->counted_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->overhead_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->contexts, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->pid, 0, __ATOMIC_RELAXED);
+    return held;
+}
+
+uint64_t alq_ledger_held(const struct alq_usage_section *section, uint32_t slot)
+{
+    return __atomic_load_n(&section->slots[slot].done.value, __ATOMIC_ACQUIRE);
+}
+
+uint64_t alq_ledger_total(const struct alq_usage_section *section)
+{
+    return __atomic_load_n(&section->total.value, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modules and libraries: code and globals take device memory that nobody asked for by size. What a load takes is what
+ * the driver's free figure falls by around it; the most it may be, the image rounded up twice to the driver's chunk, is
+ * reserved before. Another process may move that figure meanwhile: a change that cannot be this load's counts as the most.
+ * Code that the driver brings in later (lazy loading) is seen by the daemon's correction alone.
+ */
+#include "vgpu/context.h"
+#include "vgpu/driver.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/memory/table.h"
+#include "vgpu/sys.h"
+#include "vgpu/text.h"
+
+#include <elf.h>
+
+#define CHUNK_BYTES (2ull << 20)
+
+/* Bytes of an image in memory: fat binary, ELF or text. */
+static uint64_t image_bytes(const void *image)
+{
+    const uint32_t fat_magic = 0xba55ed50u, wrapper_magic = 0x466243b1u;
+    const struct {
+        uint32_t magic;
+        uint16_t version, header_bytes;
+        uint64_t bytes;
+    } *fat = image;
+    const Elf64_Ehdr *elf = image;
+    uint32_t magic;
+
+    if (!image)
+        return 0;
+    __builtin_memcpy(&magic, image, sizeof(magic));
+    if (magic == wrapper_magic) { /* {magic, version, pointer to the fat binary, ...} */
+        __builtin_memcpy(&fat, (const char *)image + 8, sizeof(fat));
+        magic = fat ? fat->magic : 0;
+    }
+    if (magic == fat_magic)
+        return fat->header_bytes + fat->bytes;
+    if (magic == 0x464c457fu)
+        return elf->e_shoff + (uint64_t)elf->e_shnum * elf->e_shentsize;
+    return alq_text_len(image);
+}
+
+static uint64_t file_bytes(const char *path)
+{
+    int fd = path ? alq_sys_open(path, 0, 0) : -1;
+    if (fd < 0)
+        return 0;
+    int64_t bytes = alq_sys_size(fd);
+    alq_sys_close(fd);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+struct load {
+    struct alq_here here; /* dev NULL: nothing to charge */
+    uint64_t most_bytes;
+    size_t free_before;
+};
+
+static CUresult load_begin(struct load *load, uint64_t bytes)
+{
+    size_t total;
+
+    *load = (struct load){.most_bytes = 0};
+    if (alq_core_mode() == ALQ_MODE_BROKEN)
+        return CUDA_ERROR_NOT_PERMITTED;
+    struct alq_here here = alq_context_here();
+    if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || bytes > UINT32_MAX / 2)
+        return CUDA_SUCCESS;
+    load->most_bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
+    if (!alq_charge(here.dev, 0, load->most_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    load->here = here;
+    if (ALQ_CALL(cuMemGetInfo_v2, &load->free_before, &total) != CUDA_SUCCESS)
+        load->free_before = 0;
+    return CUDA_SUCCESS;
+}
+
+static void load_end(const struct load *load, CUresult result, const void *handle)
+{
+    size_t after = 0, total;
+    uint64_t took = 0;
+
+    if (!load->here.dev)
+        return;
+    if (result == CUDA_SUCCESS) {
+        took = load->most_bytes;
+        if (load->free_before && ALQ_CALL(cuMemGetInfo_v2, &after, &total) == CUDA_SUCCESS &&
+            after <= load->free_before && load->free_before - after <= load->most_bytes)
+            took = load->free_before - after;
+    }
+    struct alq_entry_value value = {0, (uint32_t)took, load->here.context, (uint8_t)load->here.dev->index,
+                                    ALQ_KIND_MODULE};
+    if (took && !alq_table_put((uintptr_t)handle, &value))
+        took = 0; /* the module stays; what cannot be followed is not charged for ever */
+    if (took < load->most_bytes)
+        alq_uncharge(load->here.dev, 0, load->most_bytes - took);
+}
+
+#define LOAD(name, size_expr, params, args)                                                                               \
+    ALQ_HOOK CUresult name params                                                                                         \
+    {                                                                                                                     \
+        struct load load;                                                                                                 \
+        if (!ALQ_HAS(name))                                                                                               \
+            return alq_absent(ALQ_CU_##name);                                                                             \
+        if (!alq_core_is_on())                                                                                            \
+            return ALQ_CALL(name, args);                                                                                  \
+        CUresult result = load_begin(&load, size_expr);                                                                   \
+        if (result != CUDA_SUCCESS)                                                                                       \
+            return result;                                                                                                \
+        result = ALQ_CALL(name, args);                                                                                    \
+        load_end(&load, result, result == CUDA_SUCCESS ? *out : NULL);                                                    \
+        return result;                                                                                                    \
+    }
+#define ARGS(...) __VA_ARGS__
+
+LOAD(cuModuleLoad, file_bytes(path), (CUmodule * out, const char *path), ARGS(out, path))
+LOAD(cuModuleLoadData, image_bytes(image), (CUmodule * out, const void *image), ARGS(out, image))
+LOAD(cuModuleLoadDataEx, image_bytes(image),
+     (CUmodule * out, const void *image, unsigned int count, CUjit_option *options, void **values),
+     ARGS(out, image, count, options, values))
+LOAD(cuModuleLoadFatBinary, image_bytes(image), (CUmodule * out, const void *image), ARGS(out, image))
+LOAD(cuLibraryLoadData, image_bytes(image),
+     (CUlibrary * out, const void *image, CUjit_option *jit, void **jit_values, unsigned int jit_count,
+      CUlibraryOption *options, void **values, unsigned int count),
+     ARGS(out, image, jit, jit_values, jit_count, options, values, count))
+LOAD(cuLibraryLoadFromFile, file_bytes(path),
+     (CUlibrary * out, const char *path, CUjit_option *jit, void **jit_values, unsigned int jit_count,
+      CUlibraryOption *options, void **values, unsigned int count),
+     ARGS(out, path, jit, jit_values, jit_count, options, values, count))
+
+#define UNLOAD(name, handle_type)                                                                                         \
+    ALQ_HOOK CUresult name(handle_type handle)                                                                            \
+    {                                                                                                                     \
+        struct alq_entry_value value;                                                                                     \
+        if (!ALQ_HAS(name))                                                                                               \
+            return alq_absent(ALQ_CU_##name);                                                                             \
+        if (!alq_core_is_on())                                                                                            \
+            return ALQ_CALL(name, handle);                                                                                \
+        alq_core_renew();                                                                                                 \
+        bool is_ours = alq_table_take((uintptr_t)handle, ALQ_KIND_MODULE, &value);                                        \
+        CUresult result = ALQ_CALL(name, handle);                                                                         \
+        if (is_ours && result == CUDA_SUCCESS)                                                                            \
+            alq_uncharge(alq_dev_at(value.device), 0, value.overhead_bytes);                                              \
+        else if (is_ours)                                                                                                 \
+            alq_table_put((uintptr_t)handle, &value);                                                                     \
+        return result;                                                                                                    \
+    }
+
+UNLOAD(cuModuleUnload, CUmodule)
+UNLOAD(cuLibraryUnload, CUlibrary)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program is told of memory through CUDA: total = the limit to the byte (the card's, where that is less), free = what the limit
+ * leaves, or what the driver has free where that is less. The driver is asked first; its errors pass.
+ */
+#include "vgpu/context.h"
+#include "vgpu/driver.h"
+#include "vgpu/memory/charge.h"
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+ALQ_HOOK CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    struct alq_room room;
+
+    if (!ALQ_HAS(cuMemGetInfo_v2))
+        return alq_absent(ALQ_CU_cuMemGetInfo_v2);
+    CUresult result = ALQ_CALL(cuMemGetInfo_v2, free_bytes, total_bytes);
+    if (result != CUDA_SUCCESS || !alq_core_is_on())
+        return result;
+    alq_core_renew();
+    struct alq_dev *dev = alq_dev_current();
+    if (!dev)
+        return result;
+    alq_room_of(dev->share, dev->share_count, &room);
+    if (free_bytes)
+        *free_bytes = min_u64(*free_bytes, room.free_bytes);
+    if (total_bytes)
+        *total_bytes = min_u64(*total_bytes, room.limit_bytes);
+    return result;
+}
+
+ALQ_HOOK CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    struct alq_room room;
+
+    if (!ALQ_HAS(cuMemGetInfo))
+        return alq_absent(ALQ_CU_cuMemGetInfo);
+    CUresult result = ALQ_CALL(cuMemGetInfo, free_bytes, total_bytes);
+    if (result != CUDA_SUCCESS || !alq_core_is_on())
+        return result;
+    alq_core_renew();
+    struct alq_dev *dev = alq_dev_current();
+    if (!dev)
+        return result;
+    alq_room_of(dev->share, dev->share_count, &room);
+    if (free_bytes)
+        *free_bytes = (unsigned int)min_u64(*free_bytes, room.free_bytes);
+    if (total_bytes)
+        *total_bytes = (unsigned int)min_u64(*total_bytes, room.limit_bytes);
+    return result;
+}
+
+ALQ_HOOK CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    if (!ALQ_HAS(cuDeviceTotalMem_v2))
+        return alq_absent(ALQ_CU_cuDeviceTotalMem_v2);
+    CUresult result = ALQ_CALL(cuDeviceTotalMem_v2, bytes, device);
+    struct alq_dev *dev = result == CUDA_SUCCESS && alq_core_is_on() ? alq_dev_of(device) : NULL;
+    if (dev && bytes)
+        *bytes = min_u64(*bytes, alq_dev_limit_bytes(dev));
+    return result;
+}
+
+ALQ_HOOK CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
+{
+    if (!ALQ_HAS(cuDeviceTotalMem))
+        return alq_absent(ALQ_CU_cuDeviceTotalMem);
+    CUresult result = ALQ_CALL(cuDeviceTotalMem, bytes, device);
+    struct alq_dev *dev = result == CUDA_SUCCESS && alq_core_is_on() ? alq_dev_of(device) : NULL;
+    if (dev && bytes)
+        *bytes = (unsigned int)min_u64(*bytes, alq_dev_limit_bytes(dev));
+    return result;
+}

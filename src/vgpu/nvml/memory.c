@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program is told of memory through NVML: total = the limit to the byte, as CUDA shows it. Version 1: used = total - free.
+ * Version 2: used = counted + overhead, reserved = the rest. The driver is asked first; its errors pass.
+ */
+#include "vgpu/driver.h"
+#include "vgpu/memory/charge.h"
+#include "vgpu/nvml/device.h"
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    struct alq_room room;
+    struct alq_nvml_shares s;
+
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetMemoryInfo))
+        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetMemoryInfo);
+    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetMemoryInfo, device, memory);
+    if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
+        return result;
+    alq_room_of(s.share, s.count, &room);
+    memory->total = min_u64(memory->total, room.limit_bytes);
+    memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
+    memory->used = memory->total - memory->free;
+    return result;
+}
+
+ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    struct alq_room room;
+    struct alq_nvml_shares s;
+
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetMemoryInfo_v2))
+        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetMemoryInfo_v2);
+    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetMemoryInfo_v2, device, memory);
+    if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
+        return result;
+    alq_room_of(s.share, s.count, &room);
+    memory->total = min_u64(memory->total, room.limit_bytes);
+    memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
+    memory->used = min_u64(room.held_bytes, memory->total - memory->free);
+    memory->reserved = memory->total - memory->free - memory->used;
+    return result;
+}

@@ -145,10 +145,12 @@ static char *explain(const struct state *st, const struct alq_alloc_input *in)
             m->option->is_all ? "" : "s");
         say_count(&text, &is_first, m->unselected, "not selected");
         say_count(&text, &is_first, m->in_use, "in use");
-        say_count(&text, &is_first, m->too_small, "without such a capacity or too small");
+        say_count(&text, &is_first, m->too_small, "that cannot give the amount asked");
+        if (m->lacking_size)
+            say(&text, " of %s", m->lacking_size);
         say_count(&text, &is_first, m->no_room, "without room");
-        if (m->lacking)
-            say(&text, " for %s", m->lacking);
+        if (m->lacking_room)
+            say(&text, " for %s", m->lacking_room);
         say_count(&text, &is_first, m->tainted, "tainted");
         say_count(&text, &is_first, m->constrained, "against a constraint");
         say_count(&text, &is_first, m->unsupported, "with counters or binding conditions");

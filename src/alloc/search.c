@@ -97,8 +97,10 @@ static int is_sized(struct alq_search *s, struct alq_option *o, struct alq_devic
         return 0;
     }
     json_object_foreach (requests, name, text) {
-        if (!has_capacity(d, name)) /* only the literal key names a capacity */
-            is_ok = false;
+        if (has_capacity(d, name)) /* only the literal key names a capacity */
+            continue;
+        fit->lacking = name;
+        is_ok = false;
     }
     fit->amounts = alq_arena_alloc(s->inventory->arena, d->capacity_count * sizeof(*fit->amounts));
     if (!fit->amounts)
@@ -115,6 +117,8 @@ static int is_sized(struct alq_search *s, struct alq_option *o, struct alq_devic
             return alq_err_wrap(err, "request %s", o->name);
         if (alq_quantity_cmp(fit->amounts[i].value, d->capacity[i].total.value) > 0)
             is_ok = false;
+        if (!is_ok)
+            fit->lacking = d->capacity[i].name;
     }
     fit->sized = is_ok ? ALQ_FIT_YES : ALQ_FIT_NO;
     *out = is_ok;
@@ -224,9 +228,13 @@ static int place_device(struct alq_search *s, const struct place *at, struct alq
     rc = is_sized(s, o, d, &is_ok, err);
     if (rc)
         return rc;
-    if (!is_ok || !has_room(o, d, &why->lacking)) {
-        why->too_small += !is_ok;
-        why->no_room += is_ok;
+    if (!is_ok) {
+        why->too_small++;
+        why->lacking_size = o->fits[d->id].lacking;
+        return 0;
+    }
+    if (!has_room(o, d, &why->lacking_room)) {
+        why->no_room++;
         return 0;
     }
     if (!alq_option_tolerates(o, d)) {

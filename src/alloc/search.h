@@ -16,6 +16,7 @@
 struct alq_fit {
     enum { ALQ_FIT_UNKNOWN, ALQ_FIT_NO, ALQ_FIT_YES } selected, sized;
     struct alq_amount *amounts; /* per capacity of the device */
+    const char *lacking; /* ALQ_FIT_NO: the capacity that is absent, or too small by itself */
 };
 
 /* One device given to a request. */
@@ -37,7 +38,7 @@ struct alq_misfits {
     const struct alq_option *option;
     size_t depth; /* devices placed before */
     size_t seen, unselected, in_use, too_small, no_room, tainted, constrained, unsupported;
-    const char *lacking; /* a capacity without room; NULL when there is none */
+    const char *lacking_size, *lacking_room; /* an example of a capacity; NULL when there is none */
 };
 
 struct alq_search {

@@ -368,9 +368,8 @@ int alq_pool_accept(struct alq_pool_accepted *accepted, const json_t *sent_devic
         accepted->pairs = json_array();
     if (json_array_size(accepted->pairs) >= SLICES_MAX)
         json_array_remove(accepted->pairs, 0);
-    json_array_append_new(accepted->pairs,
-                          json_pack("[OO]", (json_t *)sent_devices,
-                                    stored_devices ? (json_t *)stored_devices : json_null()));
+    json_t *kept = stored_devices ? json_deep_copy(stored_devices) : json_null();
+    json_array_append_new(accepted->pairs, json_pack("[oo]", json_deep_copy(sent_devices), kept));
     return !is_known;
 }
 

@@ -1,0 +1,683 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver scan on made-up driver roots, the spec builder, the strict validator and the library's
+ * installation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "conformance.h"
+#include "daemon/cdi/cdi.h"
+#include "daemon/cdi/elf.h"
+#include "daemon/cdi/scan.h"
+#include "daemon/cdi/validate.h"
+
+#if defined(__x86_64__)
+#define LIB_DIR "usr/lib/x86_64-linux-gnu"
+#define MACHINE EM_X86_64
+#else
+#define LIB_DIR "usr/lib/aarch64-linux-gnu"
+#define MACHINE EM_AARCH64
+#endif
+#define UID "73086585-cd22-416e-87f8-a2f08248dd2a"
+#define MIB (1024ull * 1024)
+
+struct world {
+    char root[64];
+    struct alq_config cfg;
+};
+
+static char *at(const struct world *w, const char *path)
+{
+    static char text[4][4096];
+    static unsigned turn;
+    char *buffer = text[turn++ % 4];
+    snprintf(buffer, sizeof(text[0]), "%s/%s", w->root, path);
+    return buffer;
+}
+
+/* The smallest shared object that has a SONAME. */
+static void put_library(const struct world *w, const char *dir, const char *name,
+                        const char *soname)
+{
+    struct {
+        Elf64_Ehdr header;
+        Elf64_Phdr load, dynamic;
+        Elf64_Dyn entries[3];
+        char names[128];
+    } file = {0};
+    memcpy(file.header.e_ident, ELFMAG, SELFMAG);
+    file.header.e_ident[EI_CLASS] = ELFCLASS64;
+    file.header.e_ident[EI_DATA] = ELFDATA2LSB;
+    file.header.e_type = ET_DYN;
+    file.header.e_machine = MACHINE;
+    file.header.e_phoff = sizeof(file.header);
+    file.header.e_phentsize = sizeof(Elf64_Phdr);
+    file.header.e_phnum = 2;
+    file.load = (Elf64_Phdr){.p_type = PT_LOAD, .p_vaddr = 0x1000, .p_filesz = sizeof(file)};
+    file.dynamic = (Elf64_Phdr){.p_type = PT_DYNAMIC,
+                                .p_offset = (uint64_t)((char *)file.entries - (char *)&file),
+                                .p_filesz = sizeof(file.entries)};
+    file.entries[0].d_tag = DT_STRTAB;
+    file.entries[0].d_un.d_ptr = 0x1000 + (uint64_t)(file.names - (char *)&file);
+    file.entries[1].d_tag = DT_SONAME;
+    file.entries[1].d_un.d_val = 1;
+    snprintf(file.names + 1, sizeof(file.names) - 1, "%s", soname);
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s", at(w, dir), name);
+    assert_int_equal(alq_file_mkdirs(at(w, dir), 0755, NULL), 0);
+    assert_int_equal(alq_file_write_atomic(path, &file, sizeof(file), 0644, 0, NULL), 0);
+}
+
+static void put_driver(const struct world *w, const char *dir, const char *version)
+{
+    static const char *const libraries[][2] = {
+        {"libcuda.so.%s", "libcuda.so.1"},
+        {"libnvidia-ml.so.%s", "libnvidia-ml.so.1"},
+        {"libnvidia-ptxjitcompiler.so.%s", "libnvidia-ptxjitcompiler.so.1"},
+        {"libnvidia-nvvm.so.%s", "libnvidia-nvvm.so.4"},
+        {"libGLX_nvidia.so.%s", "libGLX_nvidia.so.0"},
+    };
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+        char name[64];
+        const char *percent = strstr(libraries[i][0], "%s");
+        snprintf(name, sizeof(name), "%.*s%s", (int)(percent - libraries[i][0]), libraries[i][0],
+                 version);
+        put_library(w, dir, name, libraries[i][1]);
+    }
+}
+
+static void put_nodes(const struct world *w)
+{
+    static const char *const names[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0",
+                                        "nvidia3"};
+    assert_int_equal(alq_file_mkdirs(at(w, "dev"), 0755, NULL), 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", at(w, "dev"), names[i]);
+        assert_int_equal(symlink("/dev/null", path), 0);
+    }
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    snprintf(w->root, sizeof(w->root), "/tmp/alq-cdi-XXXXXX");
+    assert_non_null(mkdtemp(w->root));
+    w->cfg.driver_name = strdup("hami-core-gpu.project-hami.io");
+    w->cfg.driver_root = strdup(w->root);
+    w->cfg.dev_root = strdup(w->root);
+    w->cfg.run_dir = strdup("/run/aliquot");
+    w->cfg.cdi_dir = strdup("/var/run/cdi");
+    w->cfg.host_lib_dir = strdup(at(w, "host-lib"));
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(alq_file_remove_tree(w->root, NULL), 0);
+    free(w->cfg.driver_name);
+    free(w->cfg.driver_root);
+    free(w->cfg.dev_root);
+    free(w->cfg.run_dir);
+    free(w->cfg.cdi_dir);
+    free(w->cfg.host_lib_dir);
+    free(w);
+    return 0;
+}
+
+static const struct alq_driver_mount *mount_on(const struct alq_driver_files *files,
+                                               const char *path)
+{
+    for (size_t i = 0; i < files->mount_count; i++) {
+        if (!strcmp(files->mounts[i].container_path, path))
+            return &files->mounts[i];
+    }
+    return NULL;
+}
+
+/* ---- scan ----------------------------------------------------------------------------------- */
+
+static void scan_mounts_libraries_by_version_at_their_soname(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_string_equal(files->version, "550.163.01");
+    assert_string_equal(mount_on(files, "/" LIB_DIR "/libcuda.so.1")->host_path,
+                        at(w, LIB_DIR "/libcuda.so.550.163.01"));
+    assert_non_null(mount_on(files, "/" LIB_DIR "/libcuda.so"));
+    assert_non_null(mount_on(files, "/" LIB_DIR "/libnvidia-ml.so.1"));
+    assert_non_null(mount_on(files, "/" LIB_DIR "/libnvidia-nvvm.so.4"));
+    assert_int_equal(files->mount_count, 5); /* graphics libraries stay out */
+    assert_int_equal(files->node_count, 3);
+    assert_string_equal(files->nodes[0].path, "/dev/nvidiactl");
+    assert_string_equal(files->nodes[0].host_path, "/dev/null");
+    assert_true(alq_driver_files_is_current(&w->cfg, files));
+    alq_driver_files_free(files);
+}
+
+static void scan_of_two_versions_takes_the_linked_one_else_the_higher(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_driver(w, LIB_DIR, "550.90.7");
+    put_nodes(w);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_string_equal(files->version, "550.163.01");
+    assert_int_equal(symlink("libcuda.so.550.90.7", at(w, LIB_DIR "/libcuda.so.1")), 0);
+    assert_false(alq_driver_files_is_current(&w->cfg, files));
+    alq_driver_files_free(files);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_string_equal(files->version, "550.90.7");
+    assert_string_equal(mount_on(files, "/" LIB_DIR "/libnvidia-ml.so.1")->host_path,
+                        at(w, LIB_DIR "/libnvidia-ml.so.550.90.7"));
+    alq_driver_files_free(files);
+}
+
+static void scan_finds_other_layouts(void **state)
+{
+    static const char *const dirs[][2] = {{"usr/lib64", "/usr/lib64/libcuda.so.1"},
+                                          {LIB_DIR "/nvidia/current", "/" LIB_DIR "/libcuda.so.1"}};
+    struct world *w = *state;
+    put_nodes(w);
+    for (size_t i = 0; i < 2; i++) {
+        struct alq_driver_files *files = NULL;
+        put_driver(w, dirs[i][0], "535.261.03");
+        assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+        assert_non_null(mount_on(files, dirs[i][1]));
+        alq_driver_files_free(files);
+        assert_int_equal(alq_file_remove_tree(at(w, "usr"), NULL), 0);
+    }
+}
+
+static void scan_follows_absolute_links_inside_the_root_only(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    put_driver(w, "opt/nvidia", "550.163.01");
+    put_nodes(w);
+    assert_int_equal(alq_file_mkdirs(at(w, "usr/lib"), 0755, NULL), 0);
+    assert_int_equal(symlink("/opt/nvidia", at(w, LIB_DIR)), 0);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_string_equal(mount_on(files, "/" LIB_DIR "/libcuda.so.1")->host_path,
+                        at(w, "opt/nvidia/libcuda.so.550.163.01"));
+    alq_driver_files_free(files);
+}
+
+static void scan_without_a_driver_says_where_it_looked(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, w->root));
+    assert_non_null(strstr(err.text, LIB_DIR));
+    put_driver(w, LIB_DIR, "550.163.01");
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, "/dev/nvidiactl"));
+    put_nodes(w);
+    unlink(at(w, LIB_DIR "/libnvidia-ml.so.550.163.01"));
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, "libnvidia-ml.so.550.163.01"));
+    assert_null(files);
+}
+
+static void scan_of_damaged_libraries_is_an_error(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    assert_int_equal(truncate(at(w, LIB_DIR "/libnvidia-nvvm.so.550.163.01"), 100), 0);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_EPROTO);
+    assert_non_null(strstr(err.text, "libnvidia-nvvm.so.550.163.01"));
+}
+
+static void is_current_sees_replaced_files_and_nodes(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    put_library(w, LIB_DIR, "libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1");
+    assert_false(alq_driver_files_is_current(&w->cfg, files));
+    alq_driver_files_free(files);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    unlink(at(w, "dev/nvidia-uvm-tools"));
+    assert_false(alq_driver_files_is_current(&w->cfg, files));
+    alq_driver_files_free(files);
+}
+
+/* ---- spec ----------------------------------------------------------------------------------- */
+
+static struct alq_share_spec share(uint32_t index, const char *uuid, uint32_t minor, uint64_t mib,
+                                   uint32_t cores)
+{
+    struct alq_share_spec s = {.index = index, .gpu_minor = minor, .cores_pct = cores};
+    snprintf(s.share_id, sizeof(s.share_id), UID "-%u", index);
+    snprintf(s.gpu_uuid, sizeof(s.gpu_uuid), "%s", uuid);
+    s.memory_bytes = mib * MIB;
+    return s;
+}
+
+static json_t *build(struct world *w, struct alq_share_spec *shares, uint32_t count)
+{
+    struct alq_driver_files *files = NULL;
+    struct alq_claim_spec claim = {.uid = UID, .share_count = count, .shares = shares};
+    struct alq_library library = {.library_path = "/usr/local/lib/aliquot/libvgpu-0.so",
+                                  .preload_path = "/usr/local/lib/aliquot/ld.so.preload-0"};
+    struct alq_err err = ALQ_ERR_INIT;
+    json_t *spec = NULL;
+    if (!w->cfg.extra_mount_count) {
+        put_driver(w, LIB_DIR, "550.163.01");
+        put_nodes(w);
+    }
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    if (alq_cdi_spec_build(&w->cfg, files, &library, &claim, &spec, &err))
+        fail_msg("%s", err.text);
+    alq_driver_files_free(files);
+    return spec;
+}
+
+static const char *env_of(const json_t *edits, const char *name)
+{
+    size_t i, len = strlen(name);
+    json_t *item;
+    json_array_foreach (json_object_get(edits, "env"), i, item) {
+        const char *text = json_string_value(item);
+        if (!strncmp(text, name, len) && text[len] == '=')
+            return text + len + 1;
+    }
+    return NULL;
+}
+
+static const json_t *edits_of(const json_t *spec, size_t device)
+{
+    return json_object_get(json_array_get(json_object_get(spec, "devices"), device),
+                           "containerEdits");
+}
+
+static const json_t *mount_at(const json_t *edits, const char *path)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (json_object_get(edits, "mounts"), i, item) {
+        if (!strcmp(alq_json_str(item, "containerPath"), path))
+            return item;
+    }
+    return NULL;
+}
+
+static void build_gives_what_a_container_needs(void **state)
+{
+    struct world *w = *state;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 3, 4096, 30)};
+    alq_auto_json json_t *spec = build(w, shares, 1);
+    assert_string_equal(alq_json_str(spec, "kind"), "k8s.hami-core-gpu.project-hami.io/claim");
+    assert_string_equal(alq_json_str(spec, "cdiVersion"), "0.5.0");
+    const json_t *common = json_object_get(spec, "containerEdits");
+    assert_string_equal(env_of(common, "NVIDIA_VISIBLE_DEVICES"), "void");
+    assert_non_null(mount_at(common, "/" LIB_DIR "/libcuda.so.1"));
+    assert_non_null(mount_at(common, "/usr/local/vgpu/libvgpu.so"));
+    assert_non_null(mount_at(common, "/etc/ld.so.preload"));
+    const json_t *edits = edits_of(spec, 0);
+    assert_string_equal(alq_json_str(json_array_get(json_object_get(spec, "devices"), 0), "name"),
+                        UID "-0");
+    const json_t *node = json_array_get(json_object_get(edits, "deviceNodes"), 0);
+    assert_string_equal(alq_json_str(node, "path"), "/dev/nvidia3");
+    assert_string_equal(alq_json_str(node, "hostPath"), "/dev/null");
+    assert_string_equal(env_of(edits, "CUDA_DEVICE_MEMORY_LIMIT_0"), "4096m");
+    assert_string_equal(env_of(edits, "CUDA_DEVICE_SM_LIMIT_0"), "30");
+    assert_string_equal(env_of(edits, "CUDA_DEVICE_MEMORY_SHARED_CACHE"),
+                        "/run/aliquot/shares/" UID "-0/hami.cache");
+    assert_null(env_of(edits, "GPU_CORE_UTILIZATION_POLICY"));
+    assert_null(env_of(edits, "CUDA_TASK_PRIORITY"));
+    const json_t *control = mount_at(edits, "/run/aliquot/shares/" UID "-0/control");
+    assert_string_equal(alq_json_str(control, "hostPath"), "/run/aliquot/shares/" UID "-0/control");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(control, "options"), 0)),
+                        "ro");
+    const json_t *usage = mount_at(edits, "/run/aliquot/shares/" UID "-0/usage");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(usage, "options"), 0)),
+                        "rw");
+}
+
+static void build_numbers_devices_in_nvml_order(void **state)
+{
+    struct world *w = *state;
+    struct alq_share_spec shares[] = {share(0, "GPU-b", 3, 4096, 30),
+                                      share(1, "GPU-a", 0, 8192, 60)};
+    alq_auto_json json_t *spec = build(w, shares, 2);
+    assert_string_equal(env_of(edits_of(spec, 0), "CUDA_DEVICE_MEMORY_LIMIT_1"), "4096m");
+    assert_string_equal(env_of(edits_of(spec, 1), "CUDA_DEVICE_MEMORY_LIMIT_0"), "8192m");
+}
+
+static void build_two_shares_of_one_gpu_are_two_devices(void **state)
+{
+    struct world *w = *state;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 0, 4096, 30),
+                                      share(1, "GPU-a", 0, 8192, 60)};
+    shares[1].tuning = (struct alq_share_tuning){.policy = ALQ_POLICY_NONE, .priority = 1};
+    alq_auto_json json_t *spec = build(w, shares, 2);
+    assert_int_equal(json_array_size(json_object_get(spec, "devices")), 2);
+    assert_string_equal(env_of(edits_of(spec, 0), "CUDA_DEVICE_SM_LIMIT_0"), "30");
+    assert_string_equal(env_of(edits_of(spec, 1), "CUDA_DEVICE_SM_LIMIT_0"), "60");
+    assert_string_equal(env_of(edits_of(spec, 1), "GPU_CORE_UTILIZATION_POLICY"), "disable");
+    assert_string_equal(env_of(edits_of(spec, 1), "CUDA_TASK_PRIORITY"), "1");
+    assert_non_null(mount_at(edits_of(spec, 1), "/run/aliquot/shares/" UID "-1/usage"));
+}
+
+static void build_for_admin_access_sets_no_limit(void **state)
+{
+    struct world *w = *state;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 0, 81920, 100)};
+    shares[0].is_admin = 1;
+    alq_auto_json json_t *spec = build(w, shares, 1);
+    assert_null(json_object_get(edits_of(spec, 0), "env"));
+    assert_null(json_object_get(edits_of(spec, 0), "mounts"));
+    assert_null(mount_at(json_object_get(spec, "containerEdits"), "/etc/ld.so.preload"));
+    assert_non_null(mount_at(json_object_get(spec, "containerEdits"), "/" LIB_DIR "/libcuda.so.1"));
+}
+
+static void build_without_the_gpus_node_is_no_spec(void **state)
+{
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 0, 4096, 30),
+                                      share(1, "GPU-x", 7, 4096, 30)};
+    struct alq_claim_spec claim = {.uid = UID, .share_count = 2, .shares = shares};
+    struct alq_library library = {0};
+    json_t *spec = NULL;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_int_equal(alq_cdi_spec_build(&w->cfg, files, &library, &claim, &spec, &err), ALQ_ENOENT);
+    assert_null(spec);
+    assert_non_null(strstr(err.text, "GPU-x"));
+    assert_non_null(strstr(err.text, "nvidia7"));
+    /* A regular file in its place would be mounted as it is. */
+    assert_int_equal(alq_file_write_atomic(at(w, "dev/nvidia7"), "", 0, 0644, 0, NULL), 0);
+    assert_int_equal(alq_cdi_spec_build(&w->cfg, files, &library, &claim, &spec, &err), ALQ_EINVAL);
+    claim.share_count = 0;
+    assert_int_equal(alq_cdi_spec_build(&w->cfg, files, &library, &claim, &spec, &err), ALQ_EINVAL);
+    alq_driver_files_free(files);
+}
+
+static void build_with_extras_adds_them_and_refuses_bad_ones(void **state)
+{
+    struct world *w = *state;
+    char rw[] = "rw", bind[] = "bind", host[] = "/run/simgpu", inside[] = "/run/simgpu";
+    char cuda[] = "/" LIB_DIR "/libcuda.so.1", env[] = "SIMGPU_GROUP=x";
+    char *options[] = {rw, bind, NULL}, *extra_env[] = {env, NULL};
+    struct alq_extra_mount extras[] = {{host, inside, options}, {host, cuda, options}};
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 0, 4096, 30)};
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    w->cfg.extra_mounts = extras;
+    w->cfg.extra_mount_count = 2;
+    w->cfg.extra_env = extra_env;
+    w->cfg.extra_env_count = 1;
+    json_t *spec = build(w, shares, 1);
+    const json_t *common = json_object_get(spec, "containerEdits");
+    assert_string_equal(env_of(common, "SIMGPU_GROUP"), "x");
+    assert_non_null(mount_at(common, "/run/simgpu"));
+    assert_string_equal(alq_json_str(mount_at(common, cuda), "hostPath"), "/run/simgpu");
+    json_decref(spec);
+    env[6] = '\0';
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_claim_spec claim = {.uid = UID, .share_count = 1, .shares = shares};
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_int_equal(
+        alq_cdi_spec_build(&w->cfg, files, &(struct alq_library){0}, &claim, &spec, &err),
+        ALQ_EINVAL);
+    assert_non_null(strstr(err.text, "SIMGPU"));
+    alq_driver_files_free(files);
+}
+
+static void id_and_path_are_as_container_runtimes_expect(void **state)
+{
+    struct world *w = *state;
+    char id[ALQ_CDI_ID_BYTES];
+    alq_cdi_id(&w->cfg, UID "-0", id);
+    assert_string_equal(id, "k8s.hami-core-gpu.project-hami.io/claim=" UID "-0");
+    alq_auto_free char *path = alq_cdi_path(&w->cfg, UID);
+    assert_string_equal(path, "/var/run/cdi/k8s.hami-core-gpu.project-hami.io-claim_" UID ".json");
+}
+
+/* ---- validator ------------------------------------------------------------------------------ */
+
+static void validate_takes_recorded_specs(void **state)
+{
+    static const char *const names[] = {"cdi/single-gpu-0-1.34.json", "cdi/two-shares-1.34.json"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_auto_json json_t *spec = conformance_json(names[i]);
+        if (alq_cdi_validate(spec, &err))
+            fail_msg("%s: %s", names[i], err.text);
+    }
+}
+
+/* Each row puts value (JSON) at path of a good spec; the error must hold the words. */
+static void validate_refuses_every_mistake(void **state)
+{
+    static const char *const rows[][3] = {
+        {"cdiVersion", "\"0.6.0\"", "lowest"},
+        {"cdiVersion", "\"0.3.0\"", "lowest"},
+        {"cdiVersion", "5", "lowest"},
+        {"kind", "\"k8s.x\"", "kind"},
+        {"kind", "\"k/claim\"", "kind"},
+        {"kind", "\"vendor/c\"", "kind"},
+        {"kind", "\"1vendor/claim\"", "kind"},
+        {"kind", "\"vendor./claim\"", "kind"},
+        {"kind", "\"ven dor/claim\"", "kind"},
+        {"devices", "[]", "devices"},
+        {"devices", "{}", "devices"},
+        {"more", "1", "more"},
+        {"annotations", "{}", "annotations"},
+        {"containerEdits", "{}", "empty"},
+        {"containerEdits", "[]", "object"},
+        {"d.name", "\"\"", "name"},
+        {"d.name", "\"-a\"", "name"},
+        {"d.name", "\"a-\"", "name"},
+        {"d.name", "\"a/b\"", "name"},
+        {"d.more", "1", "more"},
+        {"d.containerEdits", "{}", "empty"},
+        {"d.containerEdits", "null", "object"},
+        {"d.containerEdits.more", "1", "more"},
+        {"d.containerEdits.env", "[]", "env"},
+        {"d.containerEdits.env", "[\"A\"]", "NAME=value"},
+        {"d.containerEdits.env", "[\"=A\"]", "NAME=value"},
+        {"d.containerEdits.env", "[\"A=1\",\"B=1\",\"A=2\"]", "twice"},
+        {"d.containerEdits.env", "[1]", "word"},
+        {"d.containerEdits.deviceNodes", "[]", "deviceNodes"},
+        {"d.containerEdits.deviceNodes", "[{\"hostPath\":\"/dev/a\"}]", "path"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"dev/a\"}]", "path"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/dev//a\"}]", "path"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/dev/../a\"}]", "path"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/dev/a/\"}]", "path"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/a\"},{\"path\":\"/a\"}]", "twice"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/a\",\"type\":\"x\"}]", "type"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/a\",\"permissions\":\"x\"}]",
+         "permissions"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/a\",\"major\":\"1\"}]", "major"},
+        {"d.containerEdits.deviceNodes", "[{\"path\":\"/a\",\"more\":1}]", "more"},
+        {"d.containerEdits.mounts", "[{\"hostPath\":\"/a\"}]", "containerPath"},
+        {"d.containerEdits.mounts", "[{\"containerPath\":\"/a\"}]", "hostPath"},
+        {"d.containerEdits.mounts",
+         "[{\"hostPath\":\"/a\",\"containerPath\":\"/b\"},{\"hostPath\":\"/"
+         "c\",\"containerPath\":\"/b\"}]",
+         "second time"},
+        {"d.containerEdits.mounts",
+         "[{\"hostPath\":\"/a\",\"containerPath\":\"/b\",\"options\":[]}]", "list"},
+        {"d.containerEdits.hooks", "[{\"hookName\":\"never\",\"path\":\"/a\"}]", "hookName"},
+        {"d.containerEdits.hooks", "[{\"hookName\":\"prestart\"}]", "path"},
+        {"d.containerEdits.hooks", "[{\"hookName\":\"prestart\",\"path\":\"/a\",\"timeout\":0}]",
+         "timeout"},
+        {"d.containerEdits.additionalGids", "[]", "additionalGids"},
+        {"d.containerEdits.additionalGids", "[0]", "group"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_auto_json json_t *spec = conformance_json("cdi/single-gpu-0-1.34.json");
+        json_t *object = spec;
+        char path[128], *key = path, *dot;
+        snprintf(path, sizeof(path), "%s", rows[i][0]);
+        for (; (dot = strchr(key, '.')); key = dot + 1) {
+            *dot = '\0';
+            object = strcmp(key, "d") ? json_object_get(object, key)
+                                      : json_array_get(json_object_get(object, "devices"), 0);
+        }
+        json_object_set_new(object, key, json_loads(rows[i][1], JSON_DECODE_ANY, NULL));
+        if (alq_cdi_validate(spec, &err) != ALQ_EINVAL)
+            fail_msg("%s = %s was taken", rows[i][0], rows[i][1]);
+        if (!strstr(err.text, rows[i][2]))
+            fail_msg("%s = %s: %s", rows[i][0], rows[i][1], err.text);
+    }
+    alq_auto_json json_t *spec = conformance_json("cdi/two-shares-1.34.json");
+    json_t *devices = json_object_get(spec, "devices");
+    json_array_append(devices, json_array_get(devices, 0));
+    assert_int_equal(alq_cdi_validate(spec, NULL), ALQ_EINVAL);
+}
+
+static void lowest_version_follows_the_content(void **state)
+{
+    static const char *const rows[][2] = {
+        {"{\"kind\":\"aa/bb\",\"devices\":[{\"name\":\"a\"}]}", "0.3.0"},
+        {"{\"kind\":\"aa/bb\",\"containerEdits\":{\"mounts\":[{\"type\":\"bind\"}]}}", "0.4.0"},
+        {"{\"kind\":\"aa/bb\",\"devices\":[{\"name\":\"1a\"}]}", "0.5.0"},
+        {"{\"kind\":\"aa/bb\",\"containerEdits\":{\"deviceNodes\":[{\"hostPath\":\"/a\"}]}}",
+         "0.5.0"},
+        {"{\"kind\":\"a.a/b.b\"}", "0.6.0"},
+        {"{\"kind\":\"a.a/bb\"}", "0.3.0"},
+        {"{\"kind\":\"aa/bb\",\"containerEdits\":{\"additionalGids\":[1]}}", "0.7.0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        alq_auto_json json_t *spec = json_loads(rows[i][0], 0, NULL);
+        assert_string_equal(alq_cdi_lowest_version(spec), rows[i][1]);
+    }
+}
+
+/* ---- library -------------------------------------------------------------------------------- */
+
+static void install_names_by_content_and_never_writes_over(void **state)
+{
+    struct world *w = *state;
+    struct alq_library first, again, second;
+    struct stat before, after;
+    put_library(w, "build", "libvgpu.so", "libvgpu.so");
+    w->cfg.library = at(w, "build/libvgpu.so");
+    assert_int_equal(alq_library_install(&w->cfg, &first, NULL), 0);
+    assert_int_equal(stat(first.library_path, &before), 0);
+    assert_int_equal(alq_library_install(&w->cfg, &again, NULL), 0);
+    assert_int_equal(stat(again.library_path, &after), 0);
+    assert_string_equal(first.library_path, again.library_path);
+    assert_true(before.st_ino == after.st_ino);
+    assert_int_equal(after.st_mode & 0777, 0644);
+
+    alq_auto_free char *preload = NULL;
+    size_t len;
+    assert_int_equal(alq_file_read(first.preload_path, 100, &preload, &len, NULL), 0);
+    assert_string_equal(preload, "/usr/local/vgpu/libvgpu.so\n");
+
+    put_library(w, "build", "libvgpu.so", "libvgpu.so.2");
+    w->cfg.library = at(w, "build/libvgpu.so");
+    assert_int_equal(alq_library_install(&w->cfg, &second, NULL), 0);
+    assert_string_not_equal(first.library_path, second.library_path);
+    assert_int_equal(access(first.library_path, R_OK), 0);
+    assert_string_equal(first.preload_path, second.preload_path);
+    w->cfg.library = NULL;
+}
+
+static void install_without_a_library_is_empty(void **state)
+{
+    struct world *w = *state;
+    struct alq_library library;
+    w->cfg.library = NULL;
+    assert_int_equal(alq_library_install(&w->cfg, &library, NULL), 0);
+    assert_string_equal(library.library_path, "");
+    assert_string_equal(library.preload_path, "");
+}
+
+static void install_of_what_is_no_library_names_it(void **state)
+{
+    struct world *w = *state;
+    struct alq_library library;
+    struct alq_err err = ALQ_ERR_INIT;
+    char path[256];
+    snprintf(path, sizeof(path), "%s", at(w, "missing.so"));
+    w->cfg.library = path;
+    assert_int_equal(alq_library_install(&w->cfg, &library, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, "missing.so"));
+    assert_int_equal(alq_file_write_atomic(path, "text", 4, 0644, 0, NULL), 0);
+    assert_int_equal(alq_library_install(&w->cfg, &library, &err), ALQ_EPROTO);
+    assert_string_equal(library.library_path, "");
+    w->cfg.library = NULL;
+}
+
+/* /proc/self/fdinfo stands for a directory in which no file can be made; /dev/mqueue and the like
+ * are noexec. */
+static void install_where_nothing_can_be_executed_or_written_says_so(void **state)
+{
+    struct world *w = *state;
+    struct alq_library library;
+    struct alq_err err = ALQ_ERR_INIT;
+    put_library(w, "build", "libvgpu.so", "libvgpu.so");
+    w->cfg.library = at(w, "build/libvgpu.so");
+    free(w->cfg.host_lib_dir);
+    w->cfg.host_lib_dir = strdup("/proc/self/fdinfo");
+    assert_true(alq_library_install(&w->cfg, &library, &err) < 0);
+    assert_non_null(strstr(err.text, "/proc/self/fdinfo"));
+    assert_string_equal(library.library_path, "");
+    w->cfg.library = NULL;
+}
+
+int main(void)
+{
+#define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ROW(scan_mounts_libraries_by_version_at_their_soname),
+        ROW(scan_of_two_versions_takes_the_linked_one_else_the_higher),
+        ROW(scan_finds_other_layouts),
+        ROW(scan_follows_absolute_links_inside_the_root_only),
+        ROW(scan_without_a_driver_says_where_it_looked),
+        ROW(scan_of_damaged_libraries_is_an_error),
+        ROW(is_current_sees_replaced_files_and_nodes),
+        ROW(build_gives_what_a_container_needs),
+        ROW(build_numbers_devices_in_nvml_order),
+        ROW(build_two_shares_of_one_gpu_are_two_devices),
+        ROW(build_for_admin_access_sets_no_limit),
+        ROW(build_without_the_gpus_node_is_no_spec),
+        ROW(build_with_extras_adds_them_and_refuses_bad_ones),
+        ROW(id_and_path_are_as_container_runtimes_expect),
+        cmocka_unit_test(validate_takes_recorded_specs),
+        cmocka_unit_test(validate_refuses_every_mistake),
+        cmocka_unit_test(lowest_version_follows_the_content),
+        ROW(install_names_by_content_and_never_writes_over),
+        ROW(install_without_a_library_is_empty),
+        ROW(install_of_what_is_no_library_names_it),
+        ROW(install_where_nothing_can_be_executed_or_written_says_so),
+    };
+#undef ROW
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -53,6 +53,12 @@ void alq_core_renew(void)
     alq_context_forget();
 }
 
+uint32_t alq_fork_generation(void)
+{
+    alq_core_renew();
+    return alq_process_generation();
+}
+
 static void say_full(const struct alq_file *file, int rc)
 {
     struct alq_line line;
@@ -235,18 +241,7 @@ uint32_t alq_shares_of_uuid(const char *uuid, uint32_t env_index, struct alq_sha
     return count;
 }
 
-/* ---- control ----------------------------------------------------------------------------------------------------------- */
-
-void alq_control_read(const struct alq_share *share, struct alq_control_values *out)
-{
-    for (int i = 0; i < 16; i++) {
-        uint32_t before = __atomic_load_n(&share->control->sequence, __ATOMIC_ACQUIRE);
-        *out = share->control->values[before & 1];
-        atomic_thread_fence(memory_order_acquire);
-        if (__atomic_load_n(&share->control->sequence, __ATOMIC_RELAXED) == before)
-            return;
-    }
-}
+/* ---- limits ------------------------------------------------------------------------------------------------------------ */
 
 uint64_t alq_dev_limit_bytes(const struct alq_dev *dev)
 {

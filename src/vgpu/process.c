@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vgpu/process.h"
 
-#include "vgpu/core.h"
-
 struct alq_process_page *_Atomic alq_process_page_now;
 
 static _Atomic uint32_t generation;
@@ -51,9 +49,7 @@ bool alq_process_renew(void)
     return true;
 }
 
-uint32_t alq_fork_generation(void)
+uint32_t alq_process_generation(void)
 {
-    if (atomic_load_explicit(&alq_process_page()->alive, memory_order_relaxed) != 1)
-        alq_core_renew();
     return atomic_load_explicit(&generation, memory_order_relaxed);
 }

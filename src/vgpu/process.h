@@ -38,6 +38,9 @@ static inline struct alq_process_page *alq_process_page(void)
 
 bool alq_process_renew(void);
 
+/* How many forks lie between the first image that asked and this one. */
+uint32_t alq_process_generation(void);
+
 /*
  * True once in each fork child, at its first call: what was known of slots, allocations and the driver is the parent's.
  * The caller then drops it (core.c).

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -65,7 +66,7 @@ int alq_config_load(struct alq_config *cfg, int argc, char **argv, enum alq_conf
                     struct alq_err *err);
 void alq_config_free(struct alq_config *cfg);
 
-/* The text of --help. */
-const char *alq_config_help(void);
+/* Writes the text of --help. */
+void alq_config_help(FILE *out);
 
 #endif

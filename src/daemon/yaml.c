@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML to JSON, see yaml.h. libyaml's document tree is walked once; budget and depth bound the walk, since an alias may
- * refer to anything, its own ancestor included. */
+/* YAML to JSON, see yaml.h. libyaml's document tree is walked once; budget and depth bound the
+ * walk, since an alias may refer to anything, its own ancestor included. */
 #include "daemon/yaml.h"
 
 #include <errno.h>
@@ -18,10 +18,11 @@ struct walk {
     unsigned values;
 };
 
-static int fail_at(const struct walk *w, const yaml_node_t *node, struct alq_err *err, const char *text)
+static int fail_at(const struct walk *w, const yaml_node_t *node, struct alq_err *err,
+                   const char *text)
 {
-    return alq_err_set(err, ALQ_EINVAL, "%s: line %zu column %zu: %s", w->what, node->start_mark.line + 1,
-                       node->start_mark.column + 1, text);
+    return alq_err_set(err, ALQ_EINVAL, "%s: line %zu column %zu: %s", w->what,
+                       node->start_mark.line + 1, node->start_mark.column + 1, text);
 }
 
 static int is_one_of(const char *text, const char *const *names)
@@ -33,7 +34,8 @@ static int is_one_of(const char *text, const char *const *names)
     return 0;
 }
 
-/* A plain scalar that reads as a number; leading zeros ("010") stay text, as they are more often names than octals. */
+/* A plain scalar that reads as a number; leading zeros ("010") stay text, as they are more often
+ * names than octals. */
 static json_t *plain_number(const char *text)
 {
     const char *digits = text + (*text == '-' || *text == '+');
@@ -77,12 +79,14 @@ static json_t *scalar_value(const yaml_node_t *node)
 
 static int convert(struct walk *w, int index, unsigned depth, json_t **value, struct alq_err *err);
 
-static int convert_mapping(struct walk *w, const yaml_node_t *node, unsigned depth, json_t **value, struct alq_err *err)
+static int convert_mapping(struct walk *w, const yaml_node_t *node, unsigned depth, json_t **value,
+                           struct alq_err *err)
 {
     alq_auto_json json_t *object = json_object();
     if (!object)
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", w->what);
-    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++) {
+    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+         pair < node->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = yaml_document_get_node(w->document, pair->key);
         if (!key || key->type != YAML_SCALAR_NODE)
             return fail_at(w, key ? key : node, err, "a key must be a plain word");
@@ -108,7 +112,8 @@ static int convert_sequence(struct walk *w, const yaml_node_t *node, unsigned de
     alq_auto_json json_t *array = json_array();
     if (!array)
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", w->what);
-    for (const yaml_node_item_t *item = node->data.sequence.items.start; item < node->data.sequence.items.top; item++) {
+    for (const yaml_node_item_t *item = node->data.sequence.items.start;
+         item < node->data.sequence.items.top; item++) {
         json_t *member = NULL;
         int rc = convert(w, *item, depth + 1, &member, err);
         if (rc)
@@ -148,12 +153,15 @@ static int parser_error(const yaml_parser_t *parser, const char *what, struct al
     if (parser->error == YAML_MEMORY_ERROR)
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
     if (parser->error == YAML_READER_ERROR)
-        return alq_err_set(err, ALQ_EINVAL, "%s: byte %zu: %s", what, parser->problem_offset, parser->problem);
-    return alq_err_set(err, ALQ_EINVAL, "%s: line %zu column %zu: %s", what, parser->problem_mark.line + 1,
-                       parser->problem_mark.column + 1, parser->problem ? parser->problem : "cannot be read");
+        return alq_err_set(err, ALQ_EINVAL, "%s: byte %zu: %s", what, parser->problem_offset,
+                           parser->problem);
+    return alq_err_set(err, ALQ_EINVAL, "%s: line %zu column %zu: %s", what,
+                       parser->problem_mark.line + 1, parser->problem_mark.column + 1,
+                       parser->problem ? parser->problem : "cannot be read");
 }
 
-int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value, struct alq_err *err)
+int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value,
+                   struct alq_err *err)
 {
     yaml_parser_t parser;
     yaml_document_t document, next;

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets for sessions. Reading: what the buffer event has goes to the session. Writing: the
+ * session is drained into the buffer event until a high mark, the rest when that has gone out. One
+ * timer per connection for the nearest deadline. Loop thread only.
+ */
+#include "daemon/grpc/server.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define ALQ_LOG_MODULE "grpc"
+
+#define CONNECTIONS_MAX 64u
+#define OUTPUT_MARK_BYTES (256u * 1024)
+#define ACCEPT_PAUSE_MS 100
+
+struct connection {
+    LIST_ENTRY(connection) link;
+    struct alq_grpc_server *server;
+    struct alq_grpc_session *session;
+    struct bufferevent *bev;
+    struct event *flush; /* made active when the session has output */
+    struct event *deadline;
+    int is_closing; /* close when the buffer is empty */
+};
+
+struct alq_grpc_server {
+    struct event_base *base;
+    const struct alq_grpc_method *methods;
+    char *path;
+    dev_t dev;
+    ino_t ino;
+    struct evconnlistener *listener;
+    struct event *resume; /* accepting again after a lack of descriptors */
+    LIST_HEAD(, connection) connections;
+    unsigned connection_count;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static void connection_free(struct connection *c)
+{
+    LIST_REMOVE(c, link);
+    c->server->connection_count--;
+    alq_grpc_session_free(c->session);
+    if (c->flush)
+        event_free(c->flush);
+    if (c->deadline)
+        event_free(c->deadline);
+    bufferevent_free(c->bev);
+    free(c);
+}
+
+static void arm_deadline(struct connection *c)
+{
+    int64_t at = alq_grpc_session_deadline_ns(c->session);
+    if (at == INT64_MAX) {
+        event_del(c->deadline);
+        return;
+    }
+    int64_t left = at - now_ns();
+    if (left < 0)
+        left = 0;
+    struct timeval tv = {.tv_sec = left / 1000000000, .tv_usec = left % 1000000000 / 1000 + 1};
+    event_add(c->deadline, &tv);
+}
+
+/* Moves output on; frees the connection when it is over. */
+static void pump(struct connection *c)
+{
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    while (evbuffer_get_length(out) < OUTPUT_MARK_BYTES) {
+        const uint8_t *data;
+        ssize_t n = alq_grpc_session_take(c->session, &data);
+        if (n < 0)
+            c->is_closing = 1;
+        if (n <= 0)
+            break;
+        if (evbuffer_add(out, data, (size_t)n)) {
+            c->is_closing = 1;
+            break;
+        }
+    }
+    if (alq_grpc_session_is_over(c->session))
+        c->is_closing = 1;
+    if (c->is_closing && !evbuffer_get_length(out))
+        connection_free(c);
+    else
+        arm_deadline(c);
+}
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    struct connection *c = arg;
+    struct evbuffer *in = bufferevent_get_input(bev);
+    for (size_t len; (len = evbuffer_get_contiguous_space(in)) && !c->is_closing;) {
+        if (alq_grpc_session_feed(c->session, evbuffer_pullup(in, (ssize_t)len), len, now_ns()))
+            c->is_closing = 1;
+        evbuffer_drain(in, len);
+    }
+    evbuffer_drain(in, evbuffer_get_length(in));
+    pump(c);
+}
+
+static void on_written(struct bufferevent *bev, void *arg)
+{
+    (void)bev;
+    pump(arg);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+    (void)bev;
+    if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR))
+        connection_free(arg);
+}
+
+static void on_flush(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    pump(arg);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct connection *c = arg;
+    alq_grpc_session_expire(c->session, now_ns());
+    pump(c);
+}
+
+static void on_output(void *arg)
+{
+    struct connection *c = arg;
+    event_active(c->flush, EV_TIMEOUT, 0);
+}
+
+static int is_peer_allowed(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+        return 0;
+    if (peer.uid == 0 || peer.uid == geteuid())
+        return 1;
+    alq_warn(NULL, "connection of uid %u (pid %d) refused", peer.uid, peer.pid);
+    return 0;
+}
+
+static int connection_new(struct alq_grpc_server *server, int fd)
+{
+    struct connection *c = calloc(1, sizeof(*c));
+    if (!c)
+        return -1;
+    c->server = server;
+    c->bev = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    if (!c->bev) {
+        free(c);
+        return -1;
+    }
+    LIST_INSERT_HEAD(&server->connections, c, link);
+    server->connection_count++;
+    c->session = alq_grpc_session_new(server->methods, on_output, c);
+    c->flush = event_new(server->base, -1, 0, on_flush, c);
+    c->deadline = evtimer_new(server->base, on_deadline, c);
+    if (!c->session || !c->flush || !c->deadline) {
+        connection_free(c); /* closes fd */
+        return 0;
+    }
+    bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    pump(c);
+    return 0;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
+                      int len, void *arg)
+{
+    (void)listener;
+    (void)addr;
+    (void)len;
+    struct alq_grpc_server *server = arg;
+    if (!is_peer_allowed(fd)) {
+        close(fd);
+    } else if (server->connection_count >= CONNECTIONS_MAX) {
+        alq_warn(ALQ_LOG_KV({"socket", server->path}), "more than %u connections, one refused",
+                 CONNECTIONS_MAX);
+        close(fd);
+    } else if (connection_new(server, fd)) {
+        close(fd);
+    }
+}
+
+/* Out of descriptors or memory: the listener would spin, so it rests a little. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    struct alq_grpc_server *server = arg;
+    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    alq_warn(ALQ_LOG_KV({"socket", server->path}), "accept: %s", strerror(errno));
+    evconnlistener_disable(listener);
+    event_add(server->resume, &tv);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct alq_grpc_server *server = arg;
+    if (server->listener)
+        evconnlistener_enable(server->listener);
+}
+
+/* ---- the socket file --------------------------------------------------------------------------
+ */
+
+/* Fails when something lies at path that must not be replaced. */
+static int check_path(const struct sockaddr_un *addr, struct alq_err *err)
+{
+    const char *path = addr->sun_path;
+    struct stat st;
+    if (lstat(path, &st))
+        return errno == ENOENT ? 0 : alq_err_errno(err, errno, "%s", path);
+    if (!S_ISSOCK(st.st_mode))
+        return alq_err_set(err, ALQ_EEXIST, "%s exists and is no socket; remove it", path);
+    alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return alq_err_errno(err, errno, "socket");
+    if (!connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) || errno == EAGAIN)
+        return alq_err_set(err, ALQ_EEXIST,
+                           "another process serves %s; stop it, or choose another driver name "
+                           "or directory",
+                           path);
+    if (errno != ECONNREFUSED && errno != ENOENT)
+        return alq_err_errno(err, errno, "connecting to %s to see whether it is live", path);
+    return 0;
+}
+
+/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. */
+static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_err *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX}, temporary = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (strlen(server->path) >= sizeof(addr.sun_path))
+        return alq_err_set(err, ALQ_ERANGE,
+                           "%s is longer than the %zu bytes of a unix socket; choose a shorter "
+                           "directory",
+                           server->path, sizeof(addr.sun_path) - 1);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", server->path);
+    int rc = check_path(&addr, err);
+    if (rc)
+        return rc;
+
+    alq_auto_free char *copy = strdup(server->path);
+    alq_auto_close int dir = copy ? open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (dir < 0)
+        return alq_err_errno(err, copy ? errno : ENOMEM, "directory of %s", server->path);
+    char name[32];
+    snprintf(name, sizeof(name), ".alq-%d.sock", (int)getpid());
+    snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s", dir, name);
+    unlinkat(dir, name, 0);
+    alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return alq_err_errno(err, errno, "socket");
+    if (bind(fd, (const struct sockaddr *)&temporary, sizeof(temporary)))
+        return alq_err_errno(err, errno, "making a socket in the directory of %s", server->path);
+    if (fchmodat(dir, name, 0600, 0) || listen(fd, 64) || fstatat(dir, name, &st, 0) ||
+        renameat(dir, name, AT_FDCWD, server->path)) {
+        rc = alq_err_errno(err, errno, "%s", server->path);
+        unlinkat(dir, name, 0);
+        return rc;
+    }
+    server->dev = st.st_dev;
+    server->ino = st.st_ino;
+    *listen_fd = alq_steal_fd(&fd);
+    return 0;
+}
+
+static void unlink_own(struct alq_grpc_server *server)
+{
+    struct stat st;
+    if (!server->ino || lstat(server->path, &st))
+        return;
+    if (st.st_dev == server->dev && st.st_ino == server->ino)
+        unlink(server->path);
+    server->ino = 0;
+}
+
+struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char *path,
+                                            const struct alq_grpc_method *methods,
+                                            struct alq_err *err)
+{
+    struct alq_grpc_server *server = calloc(1, sizeof(*server));
+    if (!server) {
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        return NULL;
+    }
+    server->base = base;
+    server->methods = methods;
+    server->path = strdup(path);
+    LIST_INIT(&server->connections);
+    server->resume = evtimer_new(base, on_resume, server);
+    int fd = -1;
+    if (!server->path || !server->resume)
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    else if (!listen_at(server, &fd, err)) {
+        server->listener = evconnlistener_new(base, on_accept, server,
+                                              LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+        if (!server->listener) {
+            alq_err_set(err, ALQ_ENOMEM, "listening on %s: out of memory", path);
+            close(fd);
+        }
+    }
+    if (!server->listener) {
+        alq_grpc_server_free(server);
+        return NULL;
+    }
+    evconnlistener_set_error_cb(server->listener, on_accept_error);
+    return server;
+}
+
+void alq_grpc_server_shutdown(struct alq_grpc_server *server)
+{
+    unlink_own(server);
+    if (server->listener)
+        evconnlistener_free(server->listener);
+    server->listener = NULL;
+    struct connection *c;
+    LIST_FOREACH(c, &server->connections, link)
+    alq_grpc_session_shutdown(c->session);
+}
+
+unsigned alq_grpc_server_open_calls(const struct alq_grpc_server *server)
+{
+    unsigned calls = 0;
+    const struct connection *c;
+    LIST_FOREACH(c, &server->connections, link)
+    calls += alq_grpc_session_open_calls(c->session);
+    return calls;
+}
+
+void alq_grpc_server_free(struct alq_grpc_server *server)
+{
+    if (!server)
+        return;
+    unlink_own(server);
+    if (server->listener)
+        evconnlistener_free(server->listener);
+    for (struct connection *c; (c = LIST_FIRST(&server->connections));) {
+        struct evbuffer *out = bufferevent_get_output(c->bev);
+        const uint8_t *data;
+        for (ssize_t n; (n = alq_grpc_session_take(c->session, &data)) > 0;)
+            evbuffer_add(out, data, (size_t)n);
+        /* The buffer event owns the front of its output; it will not run again. */
+        evbuffer_unfreeze(out, 1);
+        evbuffer_write(out, bufferevent_getfd(c->bev));
+        connection_free(c);
+    }
+    if (server->resume)
+        event_free(server->resume);
+    free(server->path);
+    free(server);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies and comparisons of claims, see claim_spec.h. Pure functions, any thread. */
+#include "daemon/state/claim_spec.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UID_BYTES_MAX 48u
+
+struct alq_claim_spec *alq_claim_spec_dup(const struct alq_claim_spec *claim)
+{
+    struct alq_claim_spec *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return NULL;
+    *copy = *claim;
+    copy->shares = calloc(claim->share_count + 1, sizeof(*copy->shares));
+    if (!copy->shares) {
+        free(copy);
+        return NULL;
+    }
+    if (claim->share_count)
+        memcpy(copy->shares, claim->shares, claim->share_count * sizeof(*copy->shares));
+    return copy;
+}
+
+void alq_claim_spec_fini(struct alq_claim_spec *claim)
+{
+    free(claim->shares);
+    claim->shares = NULL;
+    claim->share_count = 0;
+}
+
+void alq_claim_spec_free(struct alq_claim_spec *claim)
+{
+    if (claim)
+        alq_claim_spec_fini(claim);
+    free(claim);
+}
+
+static int is_same_share(const struct alq_share_spec *a, const struct alq_share_spec *b)
+{
+    return a->index == b->index && !strcmp(a->share_id, b->share_id) &&
+           !strcmp(a->gpu_uuid, b->gpu_uuid) && a->memory_bytes == b->memory_bytes &&
+           a->cores_pct == b->cores_pct && a->is_admin == b->is_admin &&
+           a->tuning.policy == b->tuning.policy && a->tuning.priority == b->tuning.priority &&
+           a->tuning.log_level == b->tuning.log_level && !strcmp(a->request, b->request) &&
+           !strcmp(a->pool, b->pool) && !strcmp(a->device, b->device) &&
+           !strcmp(a->share_uuid, b->share_uuid);
+}
+
+int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b)
+{
+    if (strcmp(a->uid, b->uid) != 0 || a->share_count != b->share_count)
+        return 0;
+    for (uint32_t i = 0; i < a->share_count; i++)
+        if (!is_same_share(&a->shares[i], &b->shares[i]))
+            return 0;
+    return 1;
+}
+
+int alq_claim_uid_is_valid(const char *uid)
+{
+    size_t n = strlen(uid);
+    if (!n || n > UID_BYTES_MAX || uid[0] == '-' || uid[n - 1] == '-')
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)uid[i]) && uid[i] != '-')
+            return 0;
+    return 1;
+}
+
+void alq_share_id_format(const char *uid, uint32_t index, char id[ALQ_SHARE_ID_BYTES])
+{
+    snprintf(id, ALQ_SHARE_ID_BYTES, "%.*s-%u", (int)UID_BYTES_MAX, uid, index);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of records, see store.h. Blocking calls; the struct is constant once open. */
+#include "daemon/state/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/state/claim_spec.h"
+
+#define ALQ_LOG_MODULE "state"
+#define SUFFIX ".record"
+#define SET_ASIDE_MAX 100
+
+struct alq_store {
+    char *dir; /* <state dir>/claims */
+    int lock;
+};
+
+int alq_lock_take(const char *path, const char *what, int *fd, struct alq_err *err)
+{
+    char pid[16] = "";
+    alq_auto_close int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock < 0)
+        return alq_err_errno(err, errno, "lock file %s", path);
+    if (flock(lock, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK)
+            return alq_err_errno(err, errno, "locking %s", path);
+        ssize_t n = pread(lock, pid, sizeof(pid) - 1, 0);
+        pid[n > 0 ? n : 0] = '\0';
+        pid[strcspn(pid, "\n")] = '\0';
+        return alq_err_set(err, ALQ_EBUSY, "another aliquotd (pid %s) has %s; stop it first",
+                           *pid ? pid : "unknown", what);
+    }
+    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (ftruncate(lock, 0) || pwrite(lock, pid, (size_t)n, 0) != n)
+        return alq_err_errno(err, errno, "writing %s", path);
+    *fd = alq_steal_fd(&lock);
+    return 0;
+}
+
+int alq_boot_id_read(char boot_id[ALQ_BOOT_ID_BYTES], struct alq_err *err)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    alq_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, boot_id, ALQ_BOOT_ID_BYTES - 1);
+    if (n <= 0)
+        return alq_err_errno(err, errno, "%s", path);
+    boot_id[n] = '\0';
+    boot_id[strcspn(boot_id, "\n")] = '\0';
+    return 0;
+}
+
+int alq_store_open(const char *state_dir, struct alq_store **store, struct alq_err *err)
+{
+    struct alq_store *s = calloc(1, sizeof(*s));
+    alq_auto_free char *lock_path = alq_str_printf("%s/lock", state_dir);
+    if (s) {
+        s->lock = -1;
+        s->dir = alq_str_printf("%s/claims", state_dir);
+    }
+    int rc = 0;
+    if (!s || !s->dir || !lock_path)
+        rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    if (!rc)
+        rc = alq_file_mkdirs(state_dir, 0700, err);
+    if (!rc)
+        rc = alq_file_mkdirs(s->dir, 0700, err);
+    if (!rc)
+        rc = alq_lock_take(lock_path, state_dir, &s->lock, err);
+    if (!rc) {
+        int swept = alq_file_sweep_temporaries(s->dir, err);
+        rc = swept < 0 ? swept : 0;
+    }
+    if (rc) {
+        alq_store_close(s);
+        return rc;
+    }
+    *store = s;
+    return 0;
+}
+
+void alq_store_close(struct alq_store *store)
+{
+    if (!store)
+        return;
+    if (store->lock >= 0)
+        close(store->lock);
+    free(store->dir);
+    free(store);
+}
+
+static char *record_path(const struct alq_store *store, const char *uid)
+{
+    return alq_str_printf("%s/%s" SUFFIX, store->dir, uid);
+}
+
+static void set_aside(const struct alq_store *store, const char *name, const char *why)
+{
+    alq_auto_free char *from = alq_str_printf("%s/%s", store->dir, name);
+    for (int i = 0; from && i < SET_ASIDE_MAX; i++) {
+        alq_auto_free char *to =
+            i ? alq_str_printf("%s.bad.%d", from, i) : alq_str_printf("%s.bad", from);
+        if (!to || (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) && errno == EEXIST))
+            continue;
+        alq_error(ALQ_LOG_KV({"file", from}, {"kept_as", to}),
+                  "record set aside: %s; its claim is prepared anew or unprepared when the "
+                  "kubelet asks",
+                  why);
+        return;
+    }
+    alq_error(ALQ_LOG_KV({"file", name}), "bad record (%s) cannot be set aside", why);
+}
+
+/* The claim's UID out of "<uid>.record". */
+static int uid_of(const char *name, char *uid, size_t size)
+{
+    size_t n = strlen(name), suffix = strlen(SUFFIX);
+    if (n <= suffix || strcmp(name + n - suffix, SUFFIX) != 0 || n - suffix >= size)
+        return -1;
+    memcpy(uid, name, n - suffix);
+    uid[n - suffix] = '\0';
+    return 0;
+}
+
+static int load_one(const struct alq_store *store, const char *uid, struct alq_record *record,
+                    struct alq_err *err)
+{
+    alq_auto_free char *path = record_path(store, uid);
+    alq_auto_free char *data = NULL;
+    size_t len = 0;
+    if (!path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    int rc = alq_file_read(path, ALQ_RECORD_MAX_BYTES, &data, &len, err);
+    if (!rc)
+        rc = alq_record_decode(data, len, record, err);
+    if (rc)
+        return rc;
+    if (strcmp(record->claim.uid, uid) != 0) {
+        rc = alq_err_set(err, ALQ_EPROTO, "holds claim %s", record->claim.uid);
+        alq_record_fini(record);
+    }
+    return rc;
+}
+
+int alq_store_load(struct alq_store *store, void (*each)(void *arg, struct alq_record *record),
+                   void *arg, struct alq_err *err)
+{
+    int bad = 0;
+    alq_auto_closedir DIR *dir = opendir(store->dir);
+    if (!dir)
+        return alq_err_errno(err, errno, "%s", store->dir);
+    struct dirent *entry;
+    while ((errno = 0, entry = readdir(dir))) {
+        char uid[128];
+        struct alq_err why = ALQ_ERR_INIT;
+        struct alq_record record;
+        if (uid_of(entry->d_name, uid, sizeof(uid)))
+            continue;
+        int rc = load_one(store, uid, &record, &why);
+        if (!rc) {
+            each(arg, &record);
+            alq_record_fini(&record);
+        } else if (rc == ALQ_ENOMEM || rc == ALQ_EACCES || rc == ALQ_ENOENT) {
+            /* Not the record's fault: better no daemon than one that forgets a promise. */
+            *err = why;
+            return alq_err_wrap(err, "record of claim %s", uid);
+        } else {
+            set_aside(store, entry->d_name, why.text);
+            bad++;
+        }
+    }
+    return errno ? alq_err_errno(err, errno, "%s", store->dir) : bad;
+}
+
+int alq_store_put(struct alq_store *store, const struct alq_record *record, struct alq_err *err)
+{
+    alq_auto_free char *data = NULL;
+    size_t len = 0;
+    alq_auto_free char *path = record_path(store, record->claim.uid);
+    if (!path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    int rc = alq_record_encode(record, &data, &len, err);
+    return rc ? rc : alq_file_write_atomic(path, data, len, 0600, 1, err);
+}
+
+int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *err)
+{
+    alq_auto_free char *path = record_path(store, uid);
+    if (!path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    return alq_file_remove(path, 1, err);
+}

@@ -63,9 +63,9 @@ struct alq_control {
     char share_id[ALQ_SHARE_ID_BYTES]; /* [once] */
     char gpu_uuid[ALQ_UUID_BYTES];     /* [once] */
     uint8_t reserved0[128];
-    /* Number of publications; values[sequence & 1] is in force. The daemon writes the other copy, then stores sequence
-     * + 1 with release order, then wakes `wake`. A reader loads it with acquire order, copies the values, loads it
-     * again, and takes the copy when it has not moved. */
+    /* Number of publications; values[sequence & 1] is in force. The daemon writes the other copy (behind a release fence,
+     * so that none of it overtakes the last publication), stores sequence + 1 with release order, and wakes `wake`. A
+     * reader loads it with acquire order, copies the values, loads it again, and takes the copy when it has not moved. */
     uint32_t sequence;
     uint32_t wake; /* futex word: the daemon adds 1 and wakes all after a publication; waiters map it read-only */
     uint8_t reserved1[248];

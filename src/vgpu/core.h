@@ -103,7 +103,7 @@ static inline const struct alq_control_values *alq_control_now(const struct alq_
     return &share->control->values[sequence & 1];
 }
 
-/* A consistent copy of all of them. Bounded: after 16 moves of the sequence it takes what it has. */
+/* A consistent copy of all of them. Bounded: after 1,000 moves of the sequence it takes what it has. */
 void alq_control_read(const struct alq_share *share, struct alq_control_values *out);
 
 /* Sum of the memory limits of a device's shares; UINT64_MAX where memory is not limited. 0 admits nothing. */

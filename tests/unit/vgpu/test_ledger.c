@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger, with real processes on shared memory: killed at every step of the protocol, and racing at the limit. The steps
+ * are the hook that ledger.c has for this test alone; the code is the library's own.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int kill_at_step = -1;
+static int kill_at_visit;
+
+static void step(int number)
+{
+    if (number == kill_at_step && kill_at_visit-- == 0)
+        raise(SIGKILL);
+}
+
+#define ALQ_LEDGER_STEP(n) step(n)
+#include "vgpu/memory/ledger.c" /* NOLINT(bugprone-suspicious-include) */
+
+#define STEPS 6
+#define MIB (1ull << 20)
+
+static struct alq_usage_section *section_new(void)
+{
+    void *at = mmap(NULL, sizeof(struct alq_usage_section), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+static void section_free(struct alq_usage_section *section)
+{
+    munmap(section, sizeof(*section));
+}
+
+/* What all slots hold, the last operation settled. */
+static uint64_t sum_held(struct alq_usage_section *section)
+{
+    uint64_t sum = 0;
+    settle(section, section->total.tag);
+    for (uint32_t i = 0; i < ALQ_SLOTS; i++)
+        sum += alq_ledger_held(section, i);
+    return sum;
+}
+
+static void take_that_fits_is_held_by_the_slot(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    assert_int_equal(alq_ledger_take(section, 3, 100, 100, 1000), 100);
+    assert_int_equal(alq_ledger_held(section, 3), 100);
+    assert_int_equal(alq_ledger_total(section), 100);
+    section_free(section);
+}
+
+static void take_up_to_the_last_byte_is_admitted(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    assert_int_equal(alq_ledger_take(section, 0, 600, 600, 1000), 600);
+    assert_int_equal(alq_ledger_take(section, 1, 401, 401, 1000), 0);
+    assert_int_equal(alq_ledger_take(section, 1, 400, 400, 1000), 400);
+    assert_int_equal(alq_ledger_take(section, 2, 1, 1, 1000), 0);
+    assert_int_equal(alq_ledger_total(section), 1000);
+    section_free(section);
+}
+
+static void take_of_a_part_gives_what_is_left(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    assert_int_equal(alq_ledger_take(section, 0, 900, 900, 1000), 900);
+    assert_int_equal(alq_ledger_take(section, 0, 1, 500, 1000), 100);
+    assert_int_equal(alq_ledger_held(section, 0), 1000);
+    section_free(section);
+}
+
+static void take_above_a_lowered_ceiling_is_refused(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    assert_int_equal(alq_ledger_take(section, 0, 900, 900, 1000), 900);
+    assert_int_equal(alq_ledger_take(section, 0, 1, 1, 500), 0);
+    assert_int_equal(alq_ledger_total(section), 900);
+    section_free(section);
+}
+
+static void take_of_sizes_near_2_64_does_not_wrap(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    assert_int_equal(alq_ledger_take(section, 0, 10, 10, UINT64_MAX), 10);
+    assert_int_equal(alq_ledger_take(section, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX), 0);
+    assert_int_equal(alq_ledger_total(section), 10);
+    section_free(section);
+}
+
+static void give_of_more_than_held_is_cut(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    alq_ledger_take(section, 0, 300, 300, 1000);
+    alq_ledger_take(section, 1, 100, 100, 1000);
+    alq_ledger_give(section, 1, 250);
+    assert_int_equal(alq_ledger_held(section, 1), 0);
+    assert_int_equal(alq_ledger_total(section), 300);
+    section_free(section);
+}
+
+static void clear_returns_what_the_dead_held(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    alq_ledger_take(section, 0, 300, 300, 1000);
+    alq_ledger_take(section, 1, 100, 100, 1000);
+    assert_int_equal(alq_ledger_clear(section, 0), 300);
+    assert_int_equal(alq_ledger_clear(section, 0), 0);
+    assert_int_equal(alq_ledger_total(section), 100);
+    assert_int_equal(alq_ledger_held(section, 1), 100);
+    section_free(section);
+}
+
+static void settle_of_a_foreign_slot_number_touches_nothing(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    section->total.tag = tag_of(0xffff, 1); /* written by a hostile tenant */
+    assert_int_equal(alq_ledger_take(section, 0, 100, 100, 1000), 100);
+    assert_int_equal(alq_ledger_total(section), 100);
+    section_free(section);
+}
+
+/* Runs the operation in a child that dies at the given step, at the given visit to it. True when it died there. */
+static bool die_in(struct alq_usage_section *section, uint32_t slot, bool is_take, int at_step, int at_visit)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        kill_at_step = at_step;
+        kill_at_visit = at_visit;
+        if (is_take)
+            alq_ledger_take(section, slot, 70, 70, 1000);
+        else
+            alq_ledger_give(section, slot, 30);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/*
+ * A neighbour holds bytes, the victim holds bytes and dies in its next operation; sometimes the neighbour works on before anybody
+ * looks. Then the reaper clears the victim: exactly the neighbour's bytes are left.
+ */
+static void death_at_every_step_loses_no_byte(void **state)
+{
+    int deaths = 0;
+    (void)state;
+    for (int at_step = 0; at_step < STEPS; at_step++)
+        for (int at_visit = 0; at_visit < 3; at_visit++)
+            for (int variant = 0; variant < 8; variant++) {
+                struct alq_usage_section *section = section_new();
+                bool is_take = variant & 1, neighbour_works = variant & 2, neighbour_last = variant & 4;
+                uint64_t neighbour = 200;
+                if (!neighbour_last)
+                    alq_ledger_take(section, 5, 200, 200, 1000);
+                alq_ledger_take(section, 9, 50, 50, 1000);
+                if (neighbour_last)
+                    alq_ledger_take(section, 5, 200, 200, 1000);
+                deaths += die_in(section, 9, is_take, at_step, at_visit);
+                if (neighbour_works) {
+                    assert_int_equal(alq_ledger_take(section, 5, 10, 10, 1000), 10);
+                    neighbour += 10;
+                }
+                alq_ledger_clear(section, 9);
+                assert_int_equal(alq_ledger_total(section), neighbour);
+                assert_int_equal(sum_held(section), neighbour);
+                /* The slot's next owner starts from nothing and is admitted to the byte. */
+                assert_int_equal(alq_ledger_take(section, 9, 1000 - neighbour, 1000 - neighbour, 1000), 1000 - neighbour);
+                assert_int_equal(alq_ledger_clear(section, 9), 1000 - neighbour);
+                section_free(section);
+            }
+    assert_true(deaths >= 40); /* every step was died in, most of them in every variant */
+}
+
+/* A reaper dies at every step of clearing; the next one finishes. */
+static void death_of_a_reaper_loses_no_byte(void **state)
+{
+    int deaths = 0;
+    (void)state;
+    for (int at_step = 0; at_step < STEPS; at_step++) {
+        struct alq_usage_section *section = section_new();
+        int status;
+        alq_ledger_take(section, 5, 200, 200, 1000);
+        alq_ledger_take(section, 9, 50, 50, 1000);
+        pid_t child = fork();
+        if (child == 0) {
+            kill_at_step = at_step;
+            alq_ledger_clear(section, 9);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        deaths += WIFSIGNALED(status);
+        alq_ledger_clear(section, 9);
+        assert_int_equal(alq_ledger_total(section), 200);
+        assert_int_equal(sum_held(section), 200);
+        section_free(section);
+    }
+    assert_true(deaths >= STEPS - 1);
+}
+
+#define RACERS 6
+#define ROUNDS 20000
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Takes and gives at random; dies by its own hand at a random step when told to. Exit 1: the limit was passed. */
+static void race(struct alq_usage_section *section, uint32_t slot, uint64_t limit, uint32_t seed, bool dies)
+{
+    if (dies) {
+        kill_at_step = (int)(next_random(&seed) % STEPS);
+        kill_at_visit = (int)(next_random(&seed) % ROUNDS);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        if (next_random(&seed) % 2)
+            alq_ledger_take(section, slot, 1, 1 + next_random(&seed) % (limit / 2), limit);
+        else
+            alq_ledger_give(section, slot, 1 + next_random(&seed) % (limit / 2));
+        if (alq_ledger_total(section) > limit)
+            _exit(1);
+    }
+    _exit(0);
+}
+
+static void race_at_the_limit(bool with_deaths)
+{
+    struct alq_usage_section *section = section_new();
+    pid_t children[RACERS];
+    for (int round = 0; round < (with_deaths ? 12 : 2); round++) {
+        for (uint32_t i = 0; i < RACERS; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] == 0)
+                race(section, i, 10 * MIB, (uint32_t)round * 100 + i, with_deaths && i % 2);
+        }
+        for (int i = 0; i < RACERS; i++) {
+            int status;
+            assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+            assert_true(WIFSIGNALED(status) ? with_deaths : WEXITSTATUS(status) == 0);
+        }
+        assert_int_equal(alq_ledger_total(section), sum_held(section));
+        assert_true(alq_ledger_total(section) <= 10 * MIB);
+        for (uint32_t i = 0; i < RACERS; i++)
+            alq_ledger_clear(section, i);
+        assert_int_equal(alq_ledger_total(section), 0);
+    }
+    section_free(section);
+}
+
+static void processes_racing_at_the_limit_never_pass_it(void **state)
+{
+    (void)state;
+    race_at_the_limit(false);
+}
+
+static void processes_racing_and_dying_never_pass_it(void **state)
+{
+    (void)state;
+    race_at_the_limit(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(take_that_fits_is_held_by_the_slot),
+        cmocka_unit_test(take_up_to_the_last_byte_is_admitted),
+        cmocka_unit_test(take_of_a_part_gives_what_is_left),
+        cmocka_unit_test(take_above_a_lowered_ceiling_is_refused),
+        cmocka_unit_test(take_of_sizes_near_2_64_does_not_wrap),
+        cmocka_unit_test(give_of_more_than_held_is_cut),
+        cmocka_unit_test(clear_returns_what_the_dead_held),
+        cmocka_unit_test(settle_of_a_foreign_slot_number_touches_nothing),
+        cmocka_unit_test(death_at_every_step_loses_no_byte),
+        cmocka_unit_test(death_of_a_reaper_loses_no_byte),
+        cmocka_unit_test(processes_racing_at_the_limit_never_pass_it),
+        cmocka_unit_test(processes_racing_and_dying_never_pass_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -37,30 +37,29 @@ mapfile -t c_files < <(sources '*.c' '*.h')
 mapfile -t sh_files < <(sources '*.sh' '.ci/run' 'tests/e2e/*.bash')
 mapfile -t py_files < <(sources '*.py')
 
-# The compiled sources below src/, sim/, demo/ and bench/: tests are held by the compiler's warnings and by running. The
-# ABI comparison and generated files stay out.
-mapfile -t tidy_files < <(/usr/bin/python3 - "$build" <<'PYTHON'
+# The compiled sources below src/, sim/, demo/ and bench/: tests are held by the compiler's warnings and by running.
+# gcc's options that clang does not know are taken out of the compile commands.
+mapfile -t tidy_files < <(/usr/bin/python3 - "$build" "$out" <<'PYTHON'
 import json, os, sys
-root = os.getcwd()
-build = sys.argv[1]
-seen = set()
+build, out = sys.argv[1:]
+root, kept = os.getcwd(), {}
 for entry in json.load(open(os.path.join(build, "compile_commands.json"))):
     path = os.path.relpath(os.path.realpath(os.path.join(entry["directory"], entry["file"])), root)
-    if path.endswith(".c") and path.startswith(("src/", "sim/", "demo/", "bench/")) and path not in seen:
-        seen.add(path)
-        print(path)
+    if path.endswith(".c") and path.startswith(("src/", "sim/", "demo/", "bench/")) and path not in kept:
+        command = entry["command"].replace("-fno-tree-loop-distribute-patterns", "")
+        kept[path] = dict(entry, command=command, file=os.path.join(root, path))
+json.dump(list(kept.values()), open(os.path.join(out, "compile_commands.json"), "w"))
+print("\n".join(kept))
 PYTHON
 )
 
 run_tidy() {
-    # gcc's own options would be unknown to clang; meson writes none of them as fatal.
-    printf '%s\0' "${tidy_files[@]}" |
-        xargs -0 -n 2 -P "$jobs" clang-tidy -quiet -p "$build" --extra-arg=-Wno-unknown-warning-option
+    printf '%s\0' "${tidy_files[@]}" | xargs -0 -n 4 -P "$jobs" clang-tidy -quiet -p "$out"
 }
 
 run_cppcheck() {
     cppcheck -q -j "$jobs" --std=c11 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr \
-        --suppressions-list=tools/cppcheck.txt -D__x86_64__ -D_GNU_SOURCE -I include -I src -I sim \
+        --suppressions-list=tools/cppcheck.txt -D__x86_64__ -D_GNU_SOURCE --include=tools/cppcheck.h -I include -I src -I sim \
         "${tidy_files[@]}"
 }
 

@@ -72,10 +72,11 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
     r ^= r << 5;
     STORE(&table->random, r);
     /* A random distance, so that a program that repeats a pattern of launches is seen at every
-     * phase of it. */
-    STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS
-                            ? 0
-                            : ALQ_SAMPLE_PERIOD / 2 + r % ALQ_SAMPLE_PERIOD);
+     * phase of it; shorter where a mean has to be learnt and not one length. */
+    uint32_t period =
+        LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? ALQ_SAMPLE_PERIOD / 8 : ALQ_SAMPLE_PERIOD;
+    STORE(&entry->skipped, 0u);
+    STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS ? 0 : period / 2 + r % period);
 }
 
 static void sort(uint32_t *v, uint32_t n)
@@ -89,12 +90,12 @@ static void sort(uint32_t *v, uint32_t n)
 }
 
 /* The estimate from n sorted samples; see the header of estimate.h. */
-static uint32_t judge(const uint32_t *s, uint32_t n, bool *is_floored)
+static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
 {
     uint64_t sum = 0, floor_sum = 0;
     uint32_t floor_n = 0, twins = 0, rest;
     uint32_t top = s[0] + s[0] / 8 + 1000;
-    *is_floored = false;
+    *spread = ALQ_SPREAD_FLAT;
     for (uint32_t i = 0; i < n; i++) {
         sum += s[i];
         if (s[i] <= top) {
@@ -112,9 +113,11 @@ static uint32_t judge(const uint32_t *s, uint32_t n, bool *is_floored)
         if (s[i] - s[i - 1] <= s[i] / 64)
             twins++;
     /* No floor: the work differs. A second level that comes back: likewise. */
-    if (floor_n * 5 < n || (rest >= 3 && twins * 2 >= rest))
+    if (floor_n * 5 < n || (rest >= 3 && twins * 2 >= rest)) {
+        *spread = ALQ_SPREAD_WIDE;
         return (uint32_t)(sum / n);
-    *is_floored = true;
+    }
+    *spread = ALQ_SPREAD_FLOORED;
     return (uint32_t)(floor_sum / floor_n);
 }
 
@@ -123,7 +126,7 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
 {
     uint32_t ns = measured_ns > ALQ_ESTIMATE_MAX_NS ? ALQ_ESTIMATE_MAX_NS : (uint32_t)measured_ns;
     uint32_t expect = 0, sorted[ALQ_SAMPLES], n;
-    bool is_floored;
+    enum alq_spread spread = ALQ_SPREAD_FLAT;
     if (!__atomic_compare_exchange_n(&entry->learning, &expect, 1, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return;
@@ -142,9 +145,9 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     for (uint32_t i = 0; i < n; i++)
         sorted[i] = entry->ring[i];
     sort(sorted, n);
-    STORE(&entry->est_ns, judge(sorted, n, &is_floored));
+    STORE(&entry->est_ns, judge(sorted, n, &spread));
     STORE(&entry->low_ns, sorted[0]);
-    STORE(&entry->is_floored, is_floored);
+    STORE(&entry->spread, (uint32_t)spread);
     __atomic_store_n(&entry->learning, 0, __ATOMIC_RELEASE);
 }
 
@@ -154,7 +157,8 @@ static void restart(struct alq_estimate *entry)
     STORE(&entry->low_ns, 0u);
     STORE(&entry->left, 0u);
     STORE(&entry->samples, 0u);
-    STORE(&entry->is_floored, 0u);
+    STORE(&entry->spread, 0u);
+    STORE(&entry->skipped, 0u);
     STORE(&entry->probing, 0u);
 }
 

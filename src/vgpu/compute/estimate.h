@@ -32,20 +32,28 @@ enum alq_estimate_kind {
         2, /* memsets and device-to-device copies; the handle is a small number of our own */
 };
 
+/* What the remembered samples look like. */
+enum alq_spread {
+    ALQ_SPREAD_FLAT = 0,    /* one length */
+    ALQ_SPREAD_FLOORED = 1, /* one length under waiting: est_ns is the floor */
+    ALQ_SPREAD_WIDE = 2,    /* differing work: est_ns is the mean */
+};
+
 /* 128 bytes. Words that the launching threads read are loaded and stored whole, relaxed: each is a
  * hint by itself. */
 struct alq_estimate {
-    uint64_t key;        /* 0 free, 1 given up; claimed by compare-and-swap, acquire and release */
-    uint32_t est_ns;     /* what one launch is charged */
-    uint32_t low_ns;     /* lowest of the remembered samples; 0 before the first */
-    uint32_t left;       /* launches until the next timing; racing decrements may lose one */
-    uint32_t samples;    /* taken since the entry was (re)started */
-    uint32_t age;        /* of the table when the samples were taken, see alq_estimates_doubt */
-    uint32_t is_floored; /* est_ns is a floor under waiting, not a mean */
-    uint32_t learning;   /* try-lock of the ring */
-    uint32_t probing;    /* timings of an entry without samples that are on the GPU now */
+    uint64_t key;      /* 0 free, 1 given up; claimed by compare-and-swap, acquire and release */
+    uint32_t est_ns;   /* what one launch is charged */
+    uint32_t low_ns;   /* lowest of the remembered samples; 0 before the first */
+    uint32_t left;     /* launches until the next timing; racing decrements may lose one */
+    uint32_t samples;  /* taken since the entry was (re)started */
+    uint32_t age;      /* of the table when the samples were taken, see alq_estimates_doubt */
+    uint32_t spread;   /* enum alq_spread of the samples */
+    uint32_t learning; /* try-lock of the ring */
+    uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
     uint32_t ring[ALQ_SAMPLES];
-    uint8_t reserved[24];
+    uint32_t skipped; /* due timings put off since the last one taken */
+    uint8_t reserved[20];
 };
 static_assert(sizeof(struct alq_estimate) == 128, "estimate");
 
@@ -83,10 +91,20 @@ static inline bool alq_estimate_is_due(const struct alq_estimates *table,
     return false;
 }
 
-/* The launch that was due could not be timed now; another one of the next few shall be. */
-static inline void alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
+/* A timing of the entry is due within half a period: take it now if the moment is good. */
+static inline bool alq_estimate_is_nearly_due(const struct alq_estimate *entry)
 {
+    return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 2;
+}
+
+/* The launch that was due could not be timed well now; another one soon shall be. Returns how often
+ * that happened since the last timing. */
+static inline uint32_t alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
+{
+    uint32_t skipped = __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&entry->left, launches, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->skipped, skipped, __ATOMIC_RELAXED);
+    return skipped;
 }
 
 /* A launch of the entry is about to be timed: sets when the next is due. */

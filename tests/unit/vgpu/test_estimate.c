@@ -103,7 +103,7 @@ static void learn_constant_under_waiting_gives_the_floor(void **state)
         alq_estimate_learn(table, e, 1000000 + random_below(5000) + wait);
     }
     assert_in_range(alq_estimate_ns(e), 1000000, 1130000);
-    assert_true(e->is_floored);
+    assert_int_equal(e->spread, ALQ_SPREAD_FLOORED);
 }
 
 static void learn_differing_work_gives_the_mean(void **state)
@@ -115,7 +115,7 @@ static void learn_differing_work_gives_the_mean(void **state)
     for (int i = 0; i < 160; i++)
         alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000));
     assert_in_range(alq_estimate_ns(two), 4500000, 6500000);
-    assert_false(two->is_floored);
+    assert_int_equal(two->spread, ALQ_SPREAD_WIDE);
     for (int i = 0; i < 64; i++) {
         alq_estimate_learn(table, wide, 100000 + random_below(1900000));
         sum += alq_estimate_ns(wide);

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events, batches and their read-back. Threading: as measure.h says. Calls the driver through
+ * struct alq_compute_driver only. */
+#include "vgpu/compute/measure.h"
+
+#include "vgpu/compute/compute.h"
+
+#define REBASE_NS 1000000000
+#define BUDGET_MAX_NS 20000000
+#define MOST_SKIPPED 16u /* timings put off for want of a quiet moment */
+
+static void pay(struct alq_compute_device *dev)
+{
+    dev->budget_ns -= ALQ_CALL_COST_NS;
+}
+
+static bool is_open(const struct alq_compute *c)
+{
+    return atomic_load_explicit(&c->captures, memory_order_relaxed) == 0;
+}
+
+/* CUDA_ERROR_NOT_READY is an answer; anything else but success means that this context is of no
+ * more use to us. */
+static bool check(struct alq_compute *c, uint32_t context, CUresult rc)
+{
+    if (rc == CUDA_SUCCESS)
+        return true;
+    if (rc != CUDA_ERROR_NOT_READY)
+        c->measure.contexts[context].is_dead = true;
+    return false;
+}
+
+uint32_t alq_measure_context(struct alq_compute *c, CUcontext context)
+{
+    uint32_t room = ALQ_CONTEXTS;
+    if (!context)
+        return ALQ_CONTEXTS;
+    for (uint32_t i = 0; i < ALQ_CONTEXTS; i++) {
+        if (c->measure.contexts[i].handle == context)
+            return c->measure.contexts[i].is_dead ? ALQ_CONTEXTS : i;
+        if (!c->measure.contexts[i].handle && room == ALQ_CONTEXTS)
+            room = i;
+    }
+    if (room < ALQ_CONTEXTS)
+        c->measure.contexts[room] = (struct alq_measured_context){.handle = context};
+    return room;
+}
+
+void alq_measure_hold(struct alq_compute *c, uint16_t event)
+{
+    if (event)
+        c->measure.events[event].refs++;
+}
+
+void alq_measure_drop(struct alq_compute *c, uint16_t event)
+{
+    struct alq_measured_event *e = &c->measure.events[event];
+    if (!event || --e->refs > 0)
+        return;
+    struct alq_measured_context *ctx = &c->measure.contexts[e->context];
+    e->next_free = ctx->free;
+    ctx->free = event;
+}
+
+/* An event without a driver's object left by a context that is gone, or one never used. 0 when all
+ * are taken. */
+static uint16_t make_event(struct alq_compute *c, uint32_t context)
+{
+    struct alq_measure *m = &c->measure;
+    CUevent handle = NULL;
+    CUcontext current = NULL;
+    uint16_t number = 0;
+    /* The launch may name a stream of a context that is not the current one; an event made now
+     * would be the other's. */
+    if (c->driver.context_current(&current) != CUDA_SUCCESS ||
+        current != m->contexts[context].handle)
+        return 0;
+    if (m->events_made + 1u < ALQ_EVENTS) {
+        number = (uint16_t)(m->events_made + 1);
+    } else {
+        for (uint16_t i = 1; i < ALQ_EVENTS && !number; i++)
+            if (!m->events[i].handle)
+                number = i;
+    }
+    if (!number || !check(c, context, c->driver.event_create(&handle)) || !handle)
+        return 0;
+    if (number > m->events_made)
+        m->events_made = number;
+    m->events[number] = (struct alq_measured_event){.handle = handle, .context = (uint8_t)context};
+    return number;
+}
+
+uint16_t alq_measure_record(struct alq_compute *c, struct alq_compute_device *dev, uint32_t context,
+                            CUstream stream)
+{
+    if (context >= ALQ_CONTEXTS || !is_open(c))
+        return ALQ_NO_EVENT;
+    struct alq_measured_context *ctx = &c->measure.contexts[context];
+    if (ctx->is_dead)
+        return ALQ_NO_EVENT;
+    uint16_t number = ctx->free;
+    if (number)
+        ctx->free = c->measure.events[number].next_free;
+    else if (!(number = make_event(c, context)))
+        return ALQ_NO_EVENT;
+    struct alq_measured_event *e = &c->measure.events[number];
+    e->refs = 1;
+    e->is_known = false;
+    e->record_ns = c->driver.now_ns();
+    pay(dev);
+    if (!check(c, context, c->driver.event_record(e->handle, stream))) {
+        alq_measure_drop(c, number);
+        return ALQ_NO_EVENT;
+    }
+    if (!ctx->base) {
+        /* First event of the context. A base that turns out to be too early is moved by what is
+         * learnt from later ones. */
+        ctx->base = number;
+        ctx->base_ns = (int64_t)e->record_ns;
+        e->at_ns = ctx->base_ns;
+        e->is_known = true;
+        alq_measure_hold(c, number);
+    }
+    return number;
+}
+
+void alq_measure_push(struct alq_compute *c, struct alq_compute_device *dev,
+                      const struct alq_batch *batch)
+{
+    (void)c;
+    for (uint32_t i = 0; i < ALQ_PENDING; i++) {
+        if (dev->pending[i].is_used)
+            continue;
+        if (dev->expect_ns < batch->issued_ns)
+            dev->expect_ns = batch->issued_ns;
+        dev->expect_ns += batch->charged_ns;
+        dev->pending[i] = *batch;
+        dev->pending[i].is_used = true;
+        dev->pending[i].expect_ns = dev->expect_ns;
+        dev->pending_count++;
+        dev->budget_ns += (int64_t)batch->charged_ns;
+        if (dev->budget_ns > BUDGET_MAX_NS)
+            dev->budget_ns = BUDGET_MAX_NS;
+        atomic_fetch_add_explicit(&dev->outstanding_ns, batch->charged_ns, memory_order_relaxed);
+        return;
+    }
+}
+
+/*
+ * Time of a completed event. Every event bounds the base from below (it did not happen before it
+ * was recorded) and, as it is seen completed now, from above; on an idle stream the lower bound is
+ * exact to microseconds.
+ */
+static bool time_of(struct alq_compute *c, struct alq_compute_device *dev, uint16_t number,
+                    uint64_t now_ns)
+{
+    struct alq_measured_event *e = &c->measure.events[number];
+    struct alq_measured_context *ctx = &c->measure.contexts[e->context];
+    float ms = 0;
+    if (e->is_known)
+        return true;
+    pay(dev);
+    if (!check(c, e->context,
+               c->driver.event_elapsed(&ms, c->measure.events[ctx->base].handle, e->handle)))
+        return false;
+    int64_t since = (int64_t)((double)ms * 1e6);
+    if (ctx->base_ns + since < (int64_t)e->record_ns)
+        ctx->base_ns = (int64_t)e->record_ns - since;
+    if (ctx->base_ns + since > (int64_t)now_ns)
+        ctx->base_ns = (int64_t)now_ns - since;
+    e->at_ns = ctx->base_ns + since;
+    e->is_known = true;
+    if (since > REBASE_NS) {
+        alq_measure_drop(c, ctx->base);
+        ctx->base = number;
+        ctx->base_ns = e->at_ns;
+        alq_measure_hold(c, number);
+    }
+    return true;
+}
+
+/* Did [from, to) overlap a wait at the gate of another device of this process? Then it may have
+ * spun for the peer's turn. */
+static bool overlaps_other_wait(struct alq_compute *c, const struct alq_compute_device *dev,
+                                uint64_t from, uint64_t to)
+{
+    for (uint32_t i = 0; i < ALQ_COMPUTE_DEVICES; i++) {
+        struct alq_compute_device *other = &c->devices[i];
+        if (other == dev || !other->is_on)
+            continue;
+        uint64_t wait_from = atomic_load_explicit(&other->waited_from_ns, memory_order_relaxed);
+        uint64_t wait_to =
+            atomic_load_explicit(&other->waiting, memory_order_relaxed)
+                ? UINT64_MAX
+                : atomic_load_explicit(&other->waited_until_ns, memory_order_relaxed);
+        if (wait_from < to && wait_to > from)
+            return true;
+    }
+    return false;
+}
+
+static void release(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch)
+{
+    alq_measure_drop(c, batch->from);
+    alq_measure_drop(c, batch->to);
+    atomic_fetch_sub_explicit(&dev->outstanding_ns, batch->charged_ns, memory_order_relaxed);
+    batch->is_used = false;
+    dev->pending_count--;
+}
+
+static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch,
+                   uint64_t now_ns)
+{
+    struct alq_compute_share *share = &dev->shares[batch->share];
+    uint64_t actual = batch->charged_ns;
+    if (time_of(c, dev, batch->from, now_ns) && time_of(c, dev, batch->to, now_ns)) {
+        int64_t start = c->measure.events[batch->from].at_ns,
+                end = c->measure.events[batch->to].at_ns;
+        if (!batch->is_single && start < (int64_t)batch->issued_ns)
+            start = (int64_t)batch->issued_ns;
+        if (end <= start)
+            end = start + 1;
+        uint64_t span = (uint64_t)(end - start), work = span;
+        if (batch->is_single && batch->entry) {
+            struct alq_estimate *entry = batch->entry;
+            uint32_t low = __atomic_load_n(&entry->low_ns, __ATOMIC_RELAXED);
+            if (batch->is_quiet) {
+                /* On an idle stream the first event is stamped at once and the launch comes later.
+                 */
+                uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
+                work = gap + 500 < span ? span - gap : 500;
+            }
+            if (low && work > 2ull * low &&
+                overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
+                work = 2ull * low;
+            else if (batch->is_quiet || __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4 ||
+                     alq_estimate_postpone(entry, ALQ_SAMPLE_PERIOD / 4) > MOST_SKIPPED)
+                alq_estimate_learn(&c->estimates, entry, work);
+            if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
+                work > alq_estimate_ns(entry))
+                work = alq_estimate_ns(entry);
+        } else if (!batch->is_unknown) {
+            /* The span holds the idle gaps between the launches and the turns of others, their sum
+             * does not. From the record of the last event to its time there was always a launch on
+             * the stream. */
+            uint64_t least = 0;
+            if (batch->is_wide && end > (int64_t)c->measure.events[batch->to].record_ns)
+                least = (uint64_t)end - c->measure.events[batch->to].record_ns;
+            if (work > batch->charged_ns)
+                work = batch->charged_ns > least ? batch->charged_ns : least < work ? least : work;
+        }
+        struct alq_cover_view local = {dev->local_cover, ALQ_LOCAL_SHIFT, ALQ_LOCAL_COUNT_SHIFT};
+        work = alq_cover_book(local, (uint64_t)start, (uint64_t)end, work);
+        actual =
+            alq_cover_book(alq_cover_shared(share->cover), (uint64_t)start, (uint64_t)end, work);
+    }
+    struct alq_gate_rate rate;
+    if (alq_compute_rate(share, &rate)) {
+        int64_t wall = alq_gate_settle(share->gate, &rate, now_ns,
+                                       (int64_t)actual - (int64_t)batch->charged_ns);
+        atomic_fetch_add_explicit(&dev->settled_wall_ns, wall, memory_order_relaxed);
+    }
+    __atomic_fetch_add(&share->counters->charged_ns, actual, __ATOMIC_RELAXED);
+    if (batch->is_single && batch->entry)
+        __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
+    release(c, dev, batch);
+}
+
+void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now_ns,
+                           uint32_t queries, bool is_urgent)
+{
+    if (!is_open(c))
+        return;
+    for (uint32_t i = 0; i < ALQ_PENDING && dev->pending_count && queries; i++) {
+        struct alq_batch *batch = &dev->pending[i];
+        if (!batch->is_used || (!is_urgent && batch->expect_ns > now_ns))
+            continue;
+        struct alq_measured_event *to = &c->measure.events[batch->to];
+        queries--;
+        pay(dev);
+        CUresult rc = c->driver.event_query(to->handle);
+        if (rc == CUDA_ERROR_NOT_READY) {
+            /* Each time an eighth later, so that a long batch costs few questions. */
+            uint64_t age = now_ns > batch->issued_ns ? now_ns - batch->issued_ns : 0;
+            batch->expect_ns = now_ns + (age / 8 > 50000 ? age / 8 : 50000);
+        } else if (check(c, to->context, rc)) {
+            settle(c, dev, batch, now_ns);
+        } else {
+            if (batch->entry)
+                __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
+            release(c, dev, batch);
+        }
+    }
+}
+
+void alq_measure_context_gone(struct alq_compute *c, CUcontext context, bool is_alive)
+{
+    struct alq_measure *m = &c->measure;
+    uint32_t index = 0;
+    while (index < ALQ_CONTEXTS && m->contexts[index].handle != context)
+        index++;
+    if (index == ALQ_CONTEXTS || !context)
+        return;
+    for (uint32_t d = 0; d < ALQ_COMPUTE_DEVICES; d++) {
+        struct alq_compute_device *dev = &c->devices[d];
+        for (uint32_t i = 0; dev->pending_count && i < ALQ_PENDING; i++) {
+            struct alq_batch *batch = &dev->pending[i];
+            if (!batch->is_used || m->events[batch->to].context != index)
+                continue;
+            if (batch->entry)
+                __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
+            release(c, dev, batch);
+        }
+    }
+    for (uint16_t i = 1; i <= m->events_made; i++) {
+        struct alq_measured_event *e = &m->events[i];
+        if (!e->handle || e->context != index)
+            continue;
+        if (is_alive)
+            c->driver.event_destroy(e->handle);
+        *e = (struct alq_measured_event){0};
+    }
+    m->contexts[index] = (struct alq_measured_context){0};
+}

@@ -5,6 +5,7 @@
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
+#include "vgpu/submit.h"
 
 #define CONTEXTS 255u
 
@@ -74,6 +75,12 @@ struct alq_here alq_context_here(void)
         alq_lock_drop(&alq_process_page()->lock_context);
     }
     return here;
+}
+
+struct alq_dev *alq_context_dev(CUcontext context)
+{
+    uint16_t number = number_of(context);
+    return number ? contexts[number - 1].dev : NULL;
 }
 
 void alq_context_forget(void)
@@ -169,6 +176,14 @@ CREATE(cuCtxCreate_v3,
 CREATE(cuCtxCreate_v4, (CUcontext * ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev),
        ARGS(ctx, params, flags, dev))
 
+/* Before the driver may end it: the gate's events in it end with it. */
+static void tell_gate(CUcontext handle)
+{
+    struct alq_compute *compute = alq_core_is_on() ? alq_submit_now() : NULL;
+    if (compute && handle)
+        alq_compute_context_gone(compute, handle);
+}
+
 static CUresult destroyed(CUresult result, CUcontext handle)
 {
     struct context gone = {.dev = NULL};
@@ -193,6 +208,7 @@ static CUresult destroyed(CUresult result, CUcontext handle)
     {                                                                                                                     \
         if (!ALQ_HAS(name))                                                                                               \
             return alq_absent(ALQ_CU_##name);                                                                             \
+        tell_gate(ctx);                                                                                                   \
         return destroyed(ALQ_CALL(name, ctx), ctx);                                                                       \
     }
 
@@ -255,6 +271,19 @@ ALQ_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
     return result;
 }
 
+static void tell_gate_of_primary(CUdevice ordinal)
+{
+    struct alq_dev *dev = alq_core_is_on() ? alq_dev_of(ordinal) : NULL;
+    uint16_t number = 0;
+    if (!dev)
+        return;
+    alq_lock_take(&alq_process_page()->lock_context);
+    number = primary[dev->index].number;
+    alq_lock_drop(&alq_process_page()->lock_context);
+    if (number)
+        tell_gate((CUcontext)atomic_load_explicit(&contexts[number - 1].handle, memory_order_relaxed));
+}
+
 /* After a release or a reset: gives the charge back once the driver has let the context go. */
 static CUresult released(CUresult result, CUdevice ordinal)
 {
@@ -288,6 +317,7 @@ static CUresult released(CUresult result, CUdevice ordinal)
     {                                                                                                                     \
         if (!ALQ_HAS(name))                                                                                               \
             return alq_absent(ALQ_CU_##name);                                                                             \
+        tell_gate_of_primary(dev);                                                                                        \
         return released(ALQ_CALL(name, dev), dev);                                                                        \
     }
 

@@ -19,6 +19,9 @@ struct alq_here {
 
 struct alq_here alq_context_here(void);
 
+/* The device of a context that was met, or NULL. */
+struct alq_dev *alq_context_dev(CUcontext context);
+
 /* Drops all of them. For a fork child. */
 void alq_context_forget(void);
 

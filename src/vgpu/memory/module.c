@@ -9,6 +9,7 @@
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/table.h"
+#include "vgpu/submit.h"
 #include "vgpu/sys.h"
 #include "vgpu/text.h"
 
@@ -130,6 +131,14 @@ LOAD(cuLibraryLoadFromFile, file_bytes(path),
       CUlibraryOption *options, void **values, unsigned int count),
      ARGS(out, path, jit, jit_values, jit_count, options, values, count))
 
+/* Functions at the same addresses may soon be others. */
+static void forget_functions(void)
+{
+    struct alq_compute *compute = alq_submit_now();
+    if (compute)
+        alq_compute_functions_gone(compute);
+}
+
 #define UNLOAD(name, handle_type)                                                                                         \
     ALQ_HOOK CUresult name(handle_type handle)                                                                            \
     {                                                                                                                     \
@@ -140,6 +149,7 @@ LOAD(cuLibraryLoadFromFile, file_bytes(path),
             return ALQ_CALL(name, handle);                                                                                \
         alq_core_renew();                                                                                                 \
         bool is_ours = alq_table_take((uintptr_t)handle, ALQ_KIND_MODULE, &value);                                        \
+        forget_functions();                                                                                               \
         CUresult result = ALQ_CALL(name, handle);                                                                         \
         if (is_ours && result == CUDA_SUCCESS)                                                                            \
             alq_uncharge(alq_dev_at(value.device), 0, value.overhead_bytes);                                              \

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents say about the tree is so: generated pages are current, links lead somewhere, every source is marked."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("include", "src", "sim", "sandbox", "demo", "proto", "tests", "bench", "tools", "docs")
+SOURCES = {".c", ".h", ".S", ".py", ".sh", ".def", ".map", ".proto"}
+
+
+def tree(*suffixes):
+    for folder in FOLDERS:
+        for path in (REPO / folder).rglob("*"):
+            if path.is_file() and path.suffix in suffixes:
+                yield path
+    yield from (p for p in REPO.glob("*") if p.is_file() and p.suffix in suffixes)
+
+
+class Documents(unittest.TestCase):
+    def test_share_abi_page_is_what_the_header_gives(self):
+        made = subprocess.run([REPO / "tools/share_abi.py"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual((REPO / "docs/share-abi.md").read_text(), made, "run tools/share_abi.py >docs/share-abi.md")
+
+    def test_share_abi_page_describes_every_struct_of_the_header(self):
+        structs = set(re.findall(r"^struct (alq_\w+) \{", (REPO / "include/aliquot/share.h").read_text(), re.M))
+        self.assertGreater(len(structs), 5)
+        self.assertEqual(structs, set(re.findall(r"`struct (alq_\w+)`$", (REPO / "docs/share-abi.md").read_text(), re.M)))
+
+    def test_links_lead_to_files(self):
+        dead = []
+        for page in tree(".md"):
+            for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+                if "://" not in target and not (page.parent / target).exists():
+                    dead.append(f"{page.relative_to(REPO)}: {target}")
+        self.assertEqual(dead, [])
+
+    def test_every_top_folder_has_a_readme(self):
+        self.assertEqual([f for f in FOLDERS if not (REPO / f / "README.md").is_file()], [])
+
+    def test_every_source_names_its_licence(self):
+        bare = [str(p.relative_to(REPO)) for p in tree(*SOURCES) if "SPDX-License-Identifier: Apache-2.0" not in p.read_text()[:400]]
+        self.assertEqual(bare, [])

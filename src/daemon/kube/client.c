@@ -282,6 +282,10 @@ static int call_start(struct alq_kube_call *call)
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "aliquotd/" ALQ_VERSION);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, call->method);
+    /* On a kept connection that turns out to be dead libcurl sends again, which must not create
+     * twice. */
+    if (!strcmp(call->method, "POST"))
+        curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
     if (call->body) {
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(call->body));

@@ -227,18 +227,25 @@ static int put_list(struct alq_slices *s, const json_t *body, struct alq_err *er
 {
     size_t i;
     json_t *item, *items;
-    const char *version;
+    const char *version, *name;
     int rc = alq_json_need_str(body, "metadata.resourceVersion", &version, err);
     if (rc)
         return rc;
     items = json_object_get(body, "items"); /* null when empty */
-    json_object_clear(s->observed);
+    alq_auto_json json_t *before = alq_steal(&s->observed);
+    s->observed = json_object();
+    if (!s->observed)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     json_object_clear(s->pending);
     json_object_clear(s->deleted);
     json_array_foreach (items, i, item) {
-        const char *name = alq_json_str(item, "metadata.name");
+        name = alq_json_str(item, "metadata.name");
         if (name)
             json_object_set(s->observed, name, item);
+    }
+    json_object_foreach (before, name, item) {
+        if (!json_object_get(s->observed, name))
+            s->has_node = 0; /* went with its owner, perhaps */
     }
     free(s->version);
     s->version = strdup(version);
@@ -363,11 +370,12 @@ static void on_watch_end(void *arg, int status, const struct alq_err *err)
     struct alq_slices *s = arg;
     s->reading = NULL;
     if (err && status == 0) {
-        /* The connection broke: perhaps for a new version of the server. Silence until its answers
-         * fail too. */
+        /* The connection broke. Perhaps there is another server now, of a new version or with
+         * another memory, to whom our resourceVersion lies in the future: such a watch is silent
+         * for ever. So all is read anew. No complaint until that fails too. */
         alq_debug(NULL, "watch: %s", err->text);
         s->server_minor = -1;
-        s->watch_failures++;
+        s->is_listed = 0;
     } else if (err) {
         complain(s, ALQ_LOG_WARN, err->text);
         s->watch_failures++;

@@ -172,7 +172,7 @@ static struct alq_compute_stream *stream_make(struct alq_compute *c, uint64_t ke
             false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = 0;
-        st->work_ns = st->credit_ns = 0;
+        st->work_ns = 0;
         __atomic_store_n(&st->key, key, __ATOMIC_RELEASE);
         return st;
     }
@@ -335,14 +335,6 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     return best;
 }
 
-static void give_back(struct alq_compute *c, struct alq_compute_device *dev, uint8_t share,
-                      uint64_t gpu_ns)
-{
-    struct alq_gate_rate rate;
-    if (gpu_ns && alq_compute_rate(&dev->shares[share], &rate))
-        alq_gate_settle(dev->shares[share].gate, &rate, c->driver.now_ns(), -(int64_t)gpu_ns);
-}
-
 /* ---- launches
  * ----------------------------------------------------------------------------------------------------------
  */
@@ -359,6 +351,29 @@ static void count(struct alq_compute *c, struct alq_compute_device *dev, uint64_
     }
 }
 
+/* Takes what a launch is charged from what was charged at the gate before. */
+static bool take_credit(struct alq_compute_device *dev, uint64_t est_ns)
+{
+    if (atomic_fetch_sub_explicit(&dev->credit_ns, (int64_t)est_ns, RELAXED) >= (int64_t)est_ns)
+        return true;
+    atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)est_ns, RELAXED);
+    return false;
+}
+
+/* Books what was launched since the last look as starting then at the earliest. A hint: races blur
+ * it. */
+static void look_at_idle(struct alq_compute_device *dev, uint64_t now)
+{
+    uint64_t launched = atomic_load_explicit(&dev->granted_ns, RELAXED) -
+                        (uint64_t)atomic_load_explicit(&dev->credit_ns, RELAXED);
+    uint64_t fresh = launched - atomic_exchange_explicit(&dev->launched_ns, launched, RELAXED);
+    uint64_t since = atomic_exchange_explicit(&dev->looked_at_ns, now, RELAXED);
+    uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
+    if (fresh < ALQ_GATE_CHARGE_MAX_NS)
+        atomic_store_explicit(&dev->idle_at_ns, (idle_at > since ? idle_at : since) + fresh,
+                              RELAXED);
+}
+
 static bool is_wide(const struct alq_estimate *entry)
 {
     return __atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_WIDE;
@@ -371,7 +386,8 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
     struct alq_compute_device *dev = &c->devices[launch->device];
     CUstream stream = canonical(launch->stream);
     uint64_t now = c->driver.now_ns();
-    uint64_t est, have = 0, need, launches = 1;
+    uint64_t est, launches = 1;
+    bool has_waited = false;
     bool can_measure = st && st->context < ALQ_CONTEXTS && !launch->is_joined;
 
     read_back(c, dev, now, 2, false);
@@ -391,44 +407,50 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         now = wait_for_own(c, dev, NULL, most, now);
 
     if (st && spin_lock(c, st)) {
-        have = st->credit_ns;
-        st->credit_ns = 0;
         launches += st->launches;
         st->launches = 0;
         unlock(st);
     }
-    need = 0;
-    if (have < est) {
+    look_at_idle(dev, now);
+    if (!take_credit(dev, est)) {
+        /* Of random size, so that the timings that follow waits see every part of what a program
+         * repeats. */
         uint64_t chunk = atomic_load_explicit(&dev->is_throttled, RELAXED) ? ALQ_CREDIT_THROTTLED_NS
                                                                            : ALQ_CREDIT_NS;
-        need = st && est < chunk ? chunk : est - have;
+        chunk = chunk / 2 + chunk * (alq_estimates_random(&c->estimates) & 1023) / 1024;
+        uint64_t need = est < chunk ? chunk : est;
         struct alq_gate_rate rate;
         uint64_t at = alq_gate_peek(dev->shares[0].gate, now);
         /* What was launched so far is measured without the wait that comes. */
         if (at > now + ALQ_SPIN_NS && can_measure && alq_compute_rate(&dev->shares[0], &rate) &&
             try_lock(st)) {
             if (st->is_open && st->work_ns >= ALQ_BATCH_NS / 8 && alq_measure_enter(&c->measure)) {
-                if (dev->budget_ns > 0 || st->work_ns >= ALQ_BATCH_NS / 2)
+                if (dev->budget_ns > ALQ_BATCH_NS || st->work_ns >= ALQ_BATCH_NS / 2)
                     end_batch(c, st, stream, out->share, NULL);
                 alq_measure_leave(&c->measure);
             }
             unlock(st);
         }
+        uint64_t before_ns = now;
         out->share = pass_gate(c, dev, need, &now);
+        has_waited = now != before_ns;
+        atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
+        atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - est), RELAXED);
     }
-    /* Whether the GPU is done with all that this process gave it, as far as estimates tell. */
-    uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
-    bool is_quiet = now >= idle_at;
-    atomic_store_explicit(&dev->idle_at_ns, (is_quiet ? now : idle_at) + (need ? need : est),
-                          RELAXED);
+    /*
+     * A moment to time a launch alone: the GPU should be done with all that this process gave it.
+     * In a process that the gate makes wait, only behind a wait: a launch that follows our own work
+     * at once meets a neighbour's turn at always the same point.
+     */
+    bool is_quiet =
+        now >= atomic_load_explicit(&dev->idle_at_ns, RELAXED) &&
+        (has_waited || now - atomic_load_explicit(&dev->waited_until_ns, RELAXED) > 100000000);
     count(c, dev, launches, now);
     out->charged_ns = est;
     if (!st || !spin_lock(c, st)) {
-        give_back(c, dev, out->share, have + need - est);
         __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, est, __ATOMIC_RELAXED);
         return;
     }
-    st->credit_ns += have + need - est;
     out->stream = st;
     if (st->is_timing)
         st->is_mixed = true;
@@ -450,7 +472,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
     bool is_single = est >= ALQ_SINGLE_NS || is_unknown;
     if (!is_single && is_due)
         is_single = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4 ||
-                    (dev->budget_ns > 0 && (is_quiet || alq_estimate_postpone(entry, 32) > 16));
+                    (dev->budget_ns > 0 && is_quiet);
     else if (!is_single && is_quiet)
         is_single = dev->budget_ns > 0 && alq_estimate_is_nearly_due(entry);
     if (st->is_open && (is_single || st->work_ns + est > ALQ_BATCH_NS))
@@ -527,9 +549,8 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
         st = stream_make(c, key, launch->device);
     else if (__builtin_expect(!is_due, 1) && try_lock(st)) {
         uint32_t est = alq_estimate_ns(entry);
-        if (st->is_open && st->credit_ns >= est && st->work_ns + est <= ALQ_BATCH_NS &&
-            est < ALQ_SINGLE_NS) {
-            st->credit_ns -= est;
+        if (st->is_open && st->work_ns + est <= ALQ_BATCH_NS && est < ALQ_SINGLE_NS &&
+            take_credit(dev, est)) {
             st->work_ns += est;
             st->is_wide |= is_wide(entry);
             st->launches++;
@@ -549,7 +570,7 @@ void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *l
     struct alq_compute_device *dev = &c->devices[ticket->device];
     struct alq_compute_stream *st = ticket->stream;
     if (__builtin_expect(rc != CUDA_SUCCESS, 0) && ticket->charged_ns) {
-        give_back(c, dev, ticket->share, ticket->charged_ns);
+        atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)ticket->charged_ns, RELAXED);
         if (st && spin_lock(c, st)) {
             /* It may have moved to the GPU with its batch; then a little too much is charged for
              * that one. */
@@ -676,15 +697,13 @@ static void stream_end(struct alq_compute *c, struct alq_compute_stream *st)
         alq_measure_drop(c, st->last);
         alq_measure_leave(&c->measure);
     }
-    uint64_t credit = st->credit_ns, launches = st->launches;
+    uint64_t launches = st->launches;
     uint8_t device = st->device;
     st->is_open = st->is_timing = false;
     st->from = st->last = ALQ_NO_EVENT;
-    st->credit_ns = 0;
     st->launches = 0;
     __atomic_store_n(&st->key, KEY_GONE, __ATOMIC_RELEASE);
     unlock(st);
-    give_back(c, &c->devices[device], 0, credit);
     if (launches)
         count(c, &c->devices[device], launches, 0);
 }

@@ -44,8 +44,7 @@ struct alq_compute_stream {
     uint32_t launches; /* since the counters were last told */
     CUcontext context_handle;
     uint64_t issued_ns;
-    uint64_t work_ns;   /* estimated, in the open batch */
-    uint64_t credit_ns; /* charged at the gate and not used yet */
+    uint64_t work_ns; /* estimated, in the open batch */
 };
 
 struct alq_compute {

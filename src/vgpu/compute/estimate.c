@@ -61,7 +61,7 @@ struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *
     return room && room_key == key ? room : &table->entries[ALQ_ESTIMATES];
 }
 
-void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
+uint32_t alq_estimates_random(struct alq_estimates *table)
 {
     /* Xorshift; a lost update between threads only repeats a number. */
     uint32_t r = LOAD(&table->random);
@@ -71,11 +71,16 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
     r ^= r >> 17;
     r ^= r << 5;
     STORE(&table->random, r);
+    return r;
+}
+
+void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
+{
+    uint32_t r = alq_estimates_random(table);
     /* A random distance, so that a program that repeats a pattern of launches is seen at every
      * phase of it; shorter where a mean has to be learnt and not one length. */
     uint32_t period =
         LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? ALQ_SAMPLE_PERIOD / 8 : ALQ_SAMPLE_PERIOD;
-    STORE(&entry->skipped, 0u);
     STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS ? 0 : period / 2 + r % period);
 }
 
@@ -158,7 +163,6 @@ static void restart(struct alq_estimate *entry)
     STORE(&entry->left, 0u);
     STORE(&entry->samples, 0u);
     STORE(&entry->spread, 0u);
-    STORE(&entry->skipped, 0u);
     STORE(&entry->probing, 0u);
 }
 

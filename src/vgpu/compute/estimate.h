@@ -52,8 +52,7 @@ struct alq_estimate {
     uint32_t learning; /* try-lock of the ring */
     uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
     uint32_t ring[ALQ_SAMPLES];
-    uint32_t skipped; /* due timings put off since the last one taken */
-    uint8_t reserved[20];
+    uint8_t reserved[24];
 };
 static_assert(sizeof(struct alq_estimate) == 128, "estimate");
 
@@ -97,15 +96,14 @@ static inline bool alq_estimate_is_nearly_due(const struct alq_estimate *entry)
     return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 2;
 }
 
-/* The launch that was due could not be timed well now; another one soon shall be. Returns how often
- * that happened since the last timing. */
-static inline uint32_t alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
+/* The launch that was due could not be timed well now; another one soon shall be. */
+static inline void alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
 {
-    uint32_t skipped = __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&entry->left, launches, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->skipped, skipped, __ATOMIC_RELAXED);
-    return skipped;
 }
+
+/* A number nobody can predict who does not try to. */
+uint32_t alq_estimates_random(struct alq_estimates *table);
 
 /* A launch of the entry is about to be timed: sets when the next is due. */
 void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);

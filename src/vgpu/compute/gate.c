@@ -136,36 +136,26 @@ static uint64_t book_slot(uint64_t *slot, uint32_t turn, uint64_t capacity, uint
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns)
 {
+    uint64_t reach = (((uint64_t)1 << view.count_shift) - 1) << view.slot_shift;
+    uint64_t mask = ((uint64_t)1 << view.count_shift) - 1;
+    uint64_t booked = 0;
     if (end_ns <= start_ns)
         return 0;
-    uint64_t span = end_ns - start_ns;
-    uint64_t reach = (uint64_t)1 << (view.slot_shift + view.count_shift);
-    uint64_t capacity = (uint64_t)1 << view.slot_shift;
-    uint64_t booked = 0;
-    if (work_ns > span)
-        work_ns = span;
-    if (span > reach - capacity) {
-        /* Only the end of it is remembered. work * part / span without overflow: ns / 1024. */
-        uint64_t part = span - (reach - capacity);
-        booked = work_ns == span ? part : (work_ns >> 10) * (part >> 10) / ((span >> 10) + 1) << 10;
-        start_ns += part;
-        work_ns -= booked;
-        span -= part;
-    }
-    for (uint64_t at = start_ns; at < end_ns;) {
-        uint64_t slot = at >> view.slot_shift;
-        uint64_t slot_end = (slot + 1) << view.slot_shift;
-        uint64_t upto = slot_end < end_ns ? slot_end : end_ns;
-        /* The share of what is left, so that rounding loses nothing: work <= span < 2^34, part <=
-         * 2^20. */
-        uint64_t part = upto - at;
-        uint64_t want = work_ns == span ? part : work_ns * part / span;
-        uint32_t turn = (uint32_t)(slot >> view.count_shift);
-        booked += book_slot(&view.slots[slot & (((uint64_t)1 << view.count_shift) - 1)], turn,
-                            capacity, want);
-        work_ns -= want;
-        span -= part;
-        at = upto;
+    if (work_ns > end_ns - start_ns)
+        work_ns = end_ns - start_ns;
+    for (uint64_t at = end_ns; at > start_ns && booked < work_ns;) {
+        if (end_ns - at >= reach) {
+            uint64_t rest = work_ns - booked, room = at - start_ns;
+            return booked + (rest < room ? rest : room);
+        }
+        uint64_t slot = (at - 1) >> view.slot_shift;
+        uint64_t from = slot << view.slot_shift;
+        if (from < start_ns)
+            from = start_ns;
+        uint64_t want = work_ns - booked < at - from ? work_ns - booked : at - from;
+        booked += book_slot(&view.slots[slot & mask], (uint32_t)(slot >> view.count_shift),
+                            (uint64_t)1 << view.slot_shift, want);
+        at = from;
     }
     return booked;
 }

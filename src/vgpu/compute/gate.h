@@ -91,10 +91,10 @@ static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover)
 }
 
 /*
- * Books work_ns of GPU time (cut to end_ns - start_ns) spread evenly over [start_ns, end_ns) and
- * returns how much of it was not covered yet: at most as much in every slot as the slot lasts less
- * what others booked there. Independent of the order in which intervals arrive. What lies further
- * back than the slots reach is returned in full.
+ * Books work_ns of GPU time (cut to end_ns - start_ns) somewhere in [start_ns, end_ns), as late as
+ * there is room, since waiting comes before the work; returns how much found room: in every slot at
+ * most what it lasts less what others booked there. What lies further back than the slots reach is
+ * returned in full.
  */
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns);

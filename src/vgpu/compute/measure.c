@@ -7,7 +7,6 @@
 
 #define REBASE_NS 1000000000
 #define BUDGET_MAX_NS 20000000
-#define MOST_SKIPPED 16u /* timings put off for want of a quiet moment */
 
 static void pay(struct alq_compute_device *dev)
 {
@@ -233,8 +232,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
-            else if (batch->is_quiet || __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4 ||
-                     alq_estimate_postpone(entry, ALQ_SAMPLE_PERIOD / 4) > MOST_SKIPPED)
+            else if (batch->is_quiet || __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4)
                 alq_estimate_learn(&c->estimates, entry, work);
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))
@@ -254,6 +252,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
         actual =
             alq_cover_book(alq_cover_shared(share->cover), (uint64_t)start, (uint64_t)end, work);
     }
+    /* Done, and earlier or later than was thought. */
+    atomic_fetch_add_explicit(&dev->idle_at_ns, actual - batch->charged_ns, memory_order_relaxed);
     struct alq_gate_rate rate;
     if (alq_compute_rate(share, &rate)) {
         int64_t wall = alq_gate_settle(share->gate, &rate, now_ns,

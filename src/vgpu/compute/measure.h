@@ -107,7 +107,12 @@ struct alq_compute_device {
     _Atomic uint64_t outstanding_ns; /* charged and not read back */
     _Atomic uint64_t waited_from_ns, waited_until_ns; /* the last wait at this gate */
     _Atomic uint32_t waiting;
-    _Atomic uint64_t idle_at_ns; /* when what was launched should be done, by estimate */
+    _Atomic int64_t credit_ns; /* charged at the gate and not used by a launch yet */
+    _Atomic uint64_t
+        granted_ns; /* ever added to credit_ns: less credit_ns, it is what was launched */
+    _Atomic uint64_t launched_ns;  /* of that, what idle_at_ns holds */
+    _Atomic uint64_t looked_at_ns; /* when it was last brought up to date */
+    _Atomic uint64_t idle_at_ns;   /* when the GPU should be done with what was launched */
     /* With the measuring lock: */
     int64_t budget_ns;  /* work done less driver calls paid for */
     uint64_t expect_ns; /* when what was pushed should be done, if the GPU is ours */

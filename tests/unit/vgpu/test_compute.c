@@ -108,7 +108,7 @@ static void one_process_synchronising_holds_its_share(void **state)
                 struct program p = {.kernel_ns = KERNELS[k], .sync_every = 1};
                 fake_process_new(0, &share, run, &p);
                 double got = measure(0, span_for(KERNELS[k]));
-                double most = 100.0 * (double)KERNELS[k] / (double)(KERNELS[k] + 9 * US);
+                double most = 100.0 * (double)KERNELS[k] / (double)(KERNELS[k] + 5 * US);
                 print_message("limit %u kernel %llu us: %.2f\n", LIMITS[l],
                               (unsigned long long)(KERNELS[k] / US), got);
                 assert_near(got, most < LIMITS[l] ? most : LIMITS[l], 2);

@@ -41,4 +41,4 @@ fi
 
 echo "build: building in $build"
 # --quiet hides the progress line; warnings and errors are shown.
-/usr/bin/ninja -C "$build" --quiet "$@" | sed '/^ninja: Entering directory/d'
+/usr/bin/ninja -C "$build" --quiet "$@" | sed -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do/d'

@@ -75,11 +75,11 @@ static bool read_number(const char **text, struct number *n)
 static bool read_exponent(const char **text, struct number *n)
 {
     const char *s = *text;
-    bool is_negative = s[1] == '-';
     uint64_t exponent;
 
     if ((*s | 0x20) != 'e')
         return true;
+    bool is_negative = s[1] == '-';
     s += s[1] == '+' || s[1] == '-' ? 2 : 1;
     if (!alq_text_read_u64(&s, &exponent) || exponent > 18)
         return false;

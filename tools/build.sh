@@ -39,6 +39,13 @@ elif [ "$(cat "$stamp" 2>/dev/null)" != "$(printf '%s\n' "${options[@]}")" ]; th
     printf '%s\n' "${options[@]}" >"$stamp"
 fi
 
+# Ninja configures again by itself where a meson.build changed; its words about that belong in the log.
+if ! /usr/bin/ninja -C "$build" build.ninja >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    echo "build: configuring $build failed; the whole output is in $log" >&2
+    exit 1
+fi
+
 echo "build: building in $build"
 # --quiet hides the progress line; warnings and errors are shown.
 /usr/bin/ninja -C "$build" --quiet "$@" | sed -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do/d'

@@ -3,7 +3,8 @@
  * The numbers of cuda_abi.h as the compiler sees them in our header. Constant data for test_abi, no
  * code.
  */
-/* clang-format off: the order matters */
+/* The order matters. */
+/* clang-format off */
 #include "aliquot/cuda_abi.h"
 
 #include "abi_fact.h"

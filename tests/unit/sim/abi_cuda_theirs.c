@@ -2,7 +2,8 @@
 /*
  * The numbers of cuda_abi.h as the compiler sees them in NVIDIA's header. Constant data for test_abi, no code.
  */
-/* clang-format off: the order matters */
+/* The order matters. */
+/* clang-format off */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 /* Redeclares what NVIDIA declared: a function type that differs does not compile. */

@@ -3,7 +3,8 @@
  * The numbers of nvml_abi.h as the compiler sees them in NVIDIA's header. Constant data for
  * test_abi, no code.
  */
-/* clang-format off: the order matters */
+/* The order matters. */
+/* clang-format off */
 #include <nvml.h>
 
 #include "abi_fact.h"

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets and mappings of client.h. Uses libc only: it is linked into the stand-in libraries.
+ */
+#include "client/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FDS 3
+
+static int open_socket(void)
+{
+    const char *path = getenv("SIMGPU_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd, rc = 0;
+
+    if (!path || !*path)
+        path = SIM_SOCKET_DEFAULT;
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    do {
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+            return fd;
+        rc = -errno;
+    } while (rc == -EINTR);
+    close(fd);
+    return rc;
+}
+
+/* Receives one message and up to FDS descriptors; unused places of fds are -1. */
+static int receive(int fd, void *answer, size_t max, int fds[FDS])
+{
+    union {
+        char space[CMSG_SPACE(sizeof(int) * FDS)];
+        struct cmsghdr align;
+    } control;
+    struct msghdr m = {
+        .msg_iov = &(struct iovec){answer, max},
+        .msg_iovlen = 1,
+        .msg_control = control.space,
+        .msg_controllen = sizeof(control.space),
+    };
+    ssize_t n;
+
+    fds[0] = fds[1] = fds[2] = -1;
+    do
+        n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+            memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+    }
+    if (n == 0)
+        return -ECONNRESET;
+    return (int)n;
+}
+
+static int send_request(int fd, const void *request, uint32_t bytes)
+{
+    ssize_t n;
+
+    do
+        n = send(fd, request, bytes, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    return n == (ssize_t)bytes ? 0 : -EIO;
+}
+
+static void close_all(const int *fds)
+{
+    for (int i = 0; i < FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+}
+
+int sim_call(const struct sim_connection *c, const void *request, uint32_t bytes, void *answer,
+             uint32_t max)
+{
+    const struct sim_answer *a = answer;
+    int fds[FDS], rc = send_request(c->fd, request, bytes);
+
+    if (rc != 0 || (rc = receive(c->fd, answer, max, fds)) < 0)
+        return rc;
+    close_all(fds);
+    return rc >= (int)sizeof(*a) && a->header.bytes == (uint32_t)rc && a->status == SIM_OK
+               ? rc
+               : -EPROTO;
+}
+
+int sim_call_fd(const struct sim_connection *c, const void *request, uint32_t bytes)
+{
+    struct sim_answer answer;
+    int fds[FDS], rc = send_request(c->fd, request, bytes);
+
+    if (rc != 0 || (rc = receive(c->fd, &answer, sizeof(answer), fds)) < 0)
+        return rc;
+    return fds[0] >= 0 ? fds[0] : -EIO;
+}
+
+int sim_connection_lost(const struct sim_connection *c)
+{
+    char byte;
+
+    return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+static int is_null_device(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
+static void keep_visible(struct sim_connection *c, const struct sim_welcome *w)
+{
+    const char *dir = getenv("SIMGPU_DEV_DIR");
+    char path[4096];
+    int is_filtered;
+
+    if (!dir || !*dir)
+        dir = "/dev";
+    snprintf(path, sizeof(path), "%s/nvidiactl", dir);
+    is_filtered = is_null_device(path);
+    c->device_count = 0;
+    for (uint32_t i = 0; i < w->device_count && i < SIM_MAX_DEVICES; i++) {
+        snprintf(path, sizeof(path), "%s/nvidia%u", dir, w->device[i].minor);
+        if (!is_filtered || is_null_device(path))
+            c->device[c->device_count++] = w->device[i];
+    }
+}
+
+static int map_shared(struct sim_connection *c, const struct sim_welcome *w, const int *fds)
+{
+    const size_t bytes[FDS] = {sizeof(*c->node), sizeof(*c->group),
+                               SIM_CLIENT_BYTES(w->device_count)};
+    void *map[FDS];
+
+    for (int i = 0; i < FDS; i++) {
+        map[i] = fds[i] < 0 ? MAP_FAILED
+                            : mmap(NULL, bytes[i], PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
+        if (map[i] == MAP_FAILED) {
+            while (i-- > 0)
+                munmap(map[i], bytes[i]);
+            return -ENOMEM;
+        }
+    }
+    c->node = map[0];
+    c->group = map[1];
+    c->client = map[2];
+    return 0;
+}
+
+static int say_hello(struct sim_connection *c, enum sim_client_kind kind, struct sim_welcome *w)
+{
+    struct sim_hello hello = {
+        .header = {SIM_HELLO, sizeof(hello)}, .version = SIM_WIRE_VERSION, .kind = kind};
+    const char *group = getenv("SIMGPU_GROUP");
+    int fds[FDS], rc;
+
+    snprintf(hello.group, sizeof(hello.group), "%s", group ? group : "");
+    if ((rc = send_request(c->fd, &hello, sizeof(hello))) != 0 ||
+        (rc = receive(c->fd, w, SIM_MESSAGE_BYTES, fds)) < 0)
+        return rc;
+    if (rc < (int)sizeof(*w) || w->version != SIM_WIRE_VERSION)
+        rc = -EPROTO;
+    else if (w->answer.status == SIM_NO_SLOT)
+        rc = -EBUSY;
+    else if (w->answer.status != SIM_OK)
+        rc = w->answer.status == SIM_NO_MEMORY ? -ENOMEM : -EPROTO;
+    else
+        rc = kind == SIM_KIND_CUDA ? map_shared(c, w, fds) : 0;
+    close_all(fds);
+    return rc;
+}
+
+int sim_connect(struct sim_connection *c, enum sim_client_kind kind)
+{
+    struct sim_welcome *w;
+    int rc;
+
+    memset(c, 0, sizeof(*c));
+    c->fd = open_socket();
+    if (c->fd < 0)
+        return c->fd;
+    w = malloc(SIM_MESSAGE_BYTES);
+    rc = w ? say_hello(c, kind, w) : -ENOMEM;
+    if (rc == 0) {
+        c->slot = w->slot;
+        c->pid = w->pid;
+        keep_visible(c, w);
+    } else {
+        close(c->fd);
+        c->fd = -1;
+    }
+    free(w);
+    return rc;
+}
+
+void sim_disconnect(struct sim_connection *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between simgpud and its clients over a SOCK_SEQPACKET unix socket: one request, one
+ * answer, at most SIM_MESSAGE_BYTES each. The connection is a client's open device file: what it
+ * holds lives until the last copy of the descriptor is closed. A peer of another version is
+ * refused. Fixed-width structures, native byte order (both ends share a kernel).
+ */
+#ifndef SIM_COMMON_WIRE_H
+#define SIM_COMMON_WIRE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "common/layout.h"
+
+#define SIM_WIRE_VERSION 1u
+#define SIM_MESSAGE_BYTES (160u * 1024u)
+#define SIM_GROUP_BYTES 128u
+
+#define SIM_SOCKET_NAME "simgpud.sock"
+#define SIM_SOCKET_DEFAULT "/run/simgpu/" SIM_SOCKET_NAME
+
+enum sim_message_type {
+    SIM_HELLO = 1, /* first, once */
+    SIM_DEVICE,    /* struct sim_ask_device -> struct sim_device_state */
+    SIM_PROCESSES, /* struct sim_ask_device -> struct sim_process_list */
+    SIM_SAMPLES,   /* struct sim_ask_device -> struct sim_sample_list */
+    SIM_ORACLE,    /* struct sim_header -> struct sim_answer and a memfd with JSON */
+    SIM_LIST,      /* likewise: devices, clients, counts of unsupported calls */
+    SIM_RESET,     /* struct sim_header -> struct sim_answer */
+};
+
+enum sim_client_kind { SIM_KIND_CUDA = 1, SIM_KIND_NVML, SIM_KIND_CONTROL };
+
+enum sim_status {
+    SIM_OK = 0,
+    SIM_BAD_REQUEST,
+    SIM_BAD_VERSION,
+    SIM_NO_SLOT,   /* SIM_MAX_SLOTS - 1 clients are connected */
+    SIM_NO_MEMORY, /* the machine, not the device */
+    SIM_NO_DEVICE,
+};
+
+struct sim_header {
+    uint32_t type;
+    uint32_t bytes; /* of the whole message */
+};
+
+struct sim_answer {
+    struct sim_header header;
+    uint32_t status;
+    uint32_t reserved;
+};
+
+struct sim_hello {
+    struct sim_header header;
+    uint32_t version;
+    uint32_t kind;
+    char group[SIM_GROUP_BYTES]; /* NUL-terminated label for the oracle */
+};
+
+/* What a device file says of one device, defaults filled in. */
+struct sim_device_info {
+    char name[96];
+    char uuid[48]; /* "GPU-" and 36 characters */
+    unsigned char uuid_bytes[16];
+    char serial[32];
+    uint64_t total_bytes;    /* physical, as NVML shows it */
+    uint64_t reserved_bytes; /* the driver's own; CUDA's total is less by this */
+    uint64_t context_bytes;  /* cost of one context */
+    uint64_t module_bytes;   /* cost of one module besides its globals */
+    uint32_t index;
+    uint32_t minor;
+    uint32_t sms;
+    uint32_t profile; /* enum sim_profile */
+    uint32_t cc_major, cc_minor;
+    uint32_t pci_domain, pci_bus, pci_device;
+    uint32_t numa_node;
+};
+
+enum sim_profile { SIM_PROFILE_535, SIM_PROFILE_550, SIM_PROFILE_13_0, SIM_PROFILES };
+
+/* With descriptors for SIM_KIND_CUDA: node, group, client. */
+struct sim_welcome {
+    struct sim_answer answer;
+    uint32_t version;
+    uint32_t slot;
+    uint32_t device_count;
+    uint32_t pid; /* of the client, as simgpud sees it */
+    struct sim_device_info device[];
+};
+
+struct sim_ask_device {
+    struct sim_header header;
+    uint32_t index;
+    uint32_t reserved;
+    uint64_t since_us; /* SIM_SAMPLES: only newer ones */
+};
+
+struct sim_device_state {
+    struct sim_answer answer;
+    uint64_t used_bytes; /* all clients, without the driver's reserve */
+    uint64_t busy_ns;
+    uint32_t utilization_pct;
+    uint32_t process_count;
+};
+
+struct sim_process {
+    uint32_t pid; /* in the asking process's PID namespace */
+    uint32_t reserved;
+    uint64_t used_bytes;
+};
+
+struct sim_process_list {
+    struct sim_answer answer;
+    uint32_t count;
+    uint32_t reserved;
+    struct sim_process process[];
+};
+
+struct sim_sample {
+    uint32_t pid;
+    uint32_t sm_pct;
+    uint64_t time_us; /* CLOCK_REALTIME */
+};
+
+struct sim_sample_list {
+    struct sim_answer answer;
+    uint32_t count;
+    uint32_t reserved;
+    struct sim_sample sample[];
+};
+
+static_assert(sizeof(struct sim_welcome) + SIM_MAX_DEVICES * sizeof(struct sim_device_info) <=
+                  SIM_MESSAGE_BYTES,
+              "all devices fit a message");
+static_assert(sizeof(struct sim_process_list) + SIM_MAX_SLOTS * sizeof(struct sim_process) <=
+                  SIM_MESSAGE_BYTES,
+              "all processes fit a message");
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies and fills. They move bytes when they are called; the clock says when that would be done: a
+ * copy to or from the host takes its stream's time at 25 GB/s (copy engine), a copy or fill within
+ * the device takes kernel time at 1 TB/s. A synchronous call waits for the end.
+ */
+#include "cuda/driver.h"
+
+#include <string.h>
+
+#define OVERHEAD_NS 2000ull
+#define HOST_BYTES_PER_US 25000ull
+#define DEVICE_BYTES_PER_US 1000000ull
+
+uint64_t copy_duration_ns(const struct copy *copy)
+{
+    uint64_t bytes = copy->width * copy->rows;
+    uint64_t rate = copy->kind == COPY_HOST ? HOST_BYTES_PER_US : DEVICE_BYTES_PER_US;
+
+    return OVERHEAD_NS + bytes * 1000 / rate;
+}
+
+static void fill_row(char *to, const struct copy *copy)
+{
+    if (copy->element == 1) {
+        memset(to, (int)copy->value, copy->width);
+        return;
+    }
+    for (size_t i = 0; i < copy->width; i += copy->element)
+        memcpy(to + i, &copy->value, copy->element);
+}
+
+void copy_run(const struct copy *copy)
+{
+    for (size_t row = 0; row < copy->rows; row++) {
+        char *to = (char *)copy->to + row * copy->to_pitch;
+
+        if (copy->kind == COPY_FILL)
+            fill_row(to, copy);
+        else
+            memmove(to, (const char *)copy->from + row * copy->from_pitch, copy->width);
+    }
+}
+
+/* Gives the copy to a stream; a synchronous one is waited for. */
+static CUresult submit(const struct copy *copy, CUstream stream, bool is_async)
+{
+    struct CUctx_st *c;
+    struct CUstream_st *s;
+
+    TRY(current(&c));
+    TRY(stream_get(stream, c, &s));
+    if (atomic_load_explicit(&s->capture, memory_order_relaxed))
+        return is_async ? capture_copy(s, copy) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (s->is_legacy && capture_implicit(c))
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    copy_run(copy);
+    if (copy->kind == COPY_HOST)
+        stream_add(s, copy_duration_ns(copy));
+    else
+        stream_launch(s, copy_duration_ns(copy), 0);
+    if (!is_async && copy->kind == COPY_HOST)
+        wait_until(atomic_load(&s->end_ns));
+    return CUDA_SUCCESS;
+}
+
+/* One side of a copy: device memory when it is, or is_device says it must be. */
+static CUresult side(uint64_t address, size_t bytes, bool is_device, bool is_write, void **host,
+                     bool *on_device)
+{
+    *on_device = memory_device(address) != NULL;
+    NEED(*on_device || !is_device, CUDA_ERROR_INVALID_VALUE);
+    *host = *on_device ? memory_host(address, bytes, is_write) : (void *)(uintptr_t)address;
+    return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+enum place { HOST, DEVICE, ANY };
+
+static CUresult linear(uint64_t to, enum place to_place, uint64_t from, enum place from_place,
+                       size_t bytes, CUstream stream, bool is_async)
+{
+    struct copy copy = {.width = bytes, .rows = 1};
+    bool to_device, from_device;
+    void *source;
+
+    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
+    if (!bytes)
+        return CUDA_SUCCESS;
+    TRY(side(to, bytes, to_place == DEVICE, true, &copy.to, &to_device));
+    TRY(side(from, bytes, from_place == DEVICE, false, &source, &from_device));
+    copy.from = source;
+    copy.kind = to_device && from_device ? COPY_DEVICE : COPY_HOST;
+    return submit(&copy, stream, is_async);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return linear(to, ANY, from, ANY, bytes, NULL, false);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return linear(to, ANY, from, ANY, bytes, stream, true);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+    return linear(to, DEVICE, (uint64_t)(uintptr_t)from, ANY, bytes, NULL, false);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    return linear(to, DEVICE, (uint64_t)(uintptr_t)from, ANY, bytes, stream, true);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+    return linear((uint64_t)(uintptr_t)to, ANY, from, DEVICE, bytes, NULL, false);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return linear((uint64_t)(uintptr_t)to, ANY, from, DEVICE, bytes, stream, true);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return linear(to, DEVICE, from, DEVICE, bytes, NULL, false);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return linear(to, DEVICE, from, DEVICE, bytes, stream, true);
+}
+
+/* Peer copies: contexts of this process, whatever their device; addresses are unified. */
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes)
+{
+    TRY(context_check(to_context));
+    TRY(context_check(from_context));
+    return linear(to, DEVICE, from, DEVICE, bytes, NULL, false);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream stream)
+{
+    TRY(context_check(to_context));
+    TRY(context_check(from_context));
+    return linear(to, DEVICE, from, DEVICE, bytes, stream, true);
+}
+
+/* Two dimensions: addresses only; arrays are not there yet. */
+static CUresult plane(const CUDA_MEMCPY2D *p, CUstream stream, bool is_async)
+{
+    struct copy copy = {.rows = 1};
+    bool to_device = p && p->dstMemoryType != CU_MEMORYTYPE_HOST;
+    bool from_device = p && p->srcMemoryType != CU_MEMORYTYPE_HOST;
+    uint64_t to, from, span_to, span_from;
+    void *source;
+
+    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
+    NEED(p, CUDA_ERROR_INVALID_VALUE);
+    NEED(p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->dstMemoryType != CU_MEMORYTYPE_ARRAY,
+         CUDA_ERROR_NOT_SUPPORTED);
+    if (!p->WidthInBytes || !p->Height)
+        return CUDA_SUCCESS;
+    copy.width = p->WidthInBytes;
+    copy.rows = p->Height;
+    copy.to_pitch = p->dstPitch ? p->dstPitch : p->WidthInBytes;
+    copy.from_pitch = p->srcPitch ? p->srcPitch : p->WidthInBytes;
+    NEED(p->dstXInBytes + copy.width <= copy.to_pitch &&
+             p->srcXInBytes + copy.width <= copy.from_pitch,
+         CUDA_ERROR_INVALID_VALUE);
+    to = to_device ? p->dstDevice : (uint64_t)(uintptr_t)p->dstHost;
+    from = from_device ? p->srcDevice : (uint64_t)(uintptr_t)p->srcHost;
+    NEED(!__builtin_mul_overflow(copy.to_pitch, copy.rows - 1, &span_to) &&
+             !__builtin_mul_overflow(copy.from_pitch, copy.rows - 1, &span_from),
+         CUDA_ERROR_INVALID_VALUE);
+    TRY(side(to + p->dstY * copy.to_pitch + p->dstXInBytes, span_to + copy.width,
+             p->dstMemoryType == CU_MEMORYTYPE_DEVICE, true, &copy.to, &to_device));
+    TRY(side(from + p->srcY * copy.from_pitch + p->srcXInBytes, span_from + copy.width,
+             p->srcMemoryType == CU_MEMORYTYPE_DEVICE, false, &source, &from_device));
+    copy.from = source;
+    copy.kind = to_device && from_device ? COPY_DEVICE : COPY_HOST;
+    return submit(&copy, stream, is_async);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p)
+{
+    return plane(p, NULL, false);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p)
+{
+    return plane(p, NULL, false);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream stream)
+{
+    return plane(p, stream, true);
+}
+
+/* Fills */
+
+static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, unsigned int element,
+                     size_t width, size_t rows, CUstream stream, bool is_async)
+{
+    struct copy copy = {.kind = COPY_FILL,
+                        .width = width * element,
+                        .rows = rows,
+                        .to_pitch = pitch,
+                        .value = value,
+                        .element = element};
+    bool on_device;
+
+    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
+    if (!width || !rows)
+        return CUDA_SUCCESS;
+    NEED(to % element == 0 && width <= SIZE_MAX / 8 && (rows == 1 || pitch >= copy.width) &&
+             (!pitch || rows - 1 <= (SIZE_MAX / 2) / pitch),
+         CUDA_ERROR_INVALID_VALUE);
+    TRY(side(to, (rows - 1) * pitch + copy.width, true, true, &copy.to, &on_device));
+    return submit(&copy, stream, is_async);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n)
+{
+    return fill(to, 0, value, 1, n, 1, NULL, false);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t n)
+{
+    return fill(to, 0, value, 2, n, 1, NULL, false);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t n)
+{
+    return fill(to, 0, value, 4, n, 1, NULL, false);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream stream)
+{
+    return fill(to, 0, value, 1, n, 1, stream, true);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t n, CUstream stream)
+{
+    return fill(to, 0, value, 2, n, 1, stream, true);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
+{
+    return fill(to, 0, value, 4, n, 1, stream, true);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                         size_t rows)
+{
+    return fill(to, pitch, value, 1, width, rows, NULL, false);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                          size_t rows)
+{
+    return fill(to, pitch, value, 2, width, rows, NULL, false);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
+                          size_t rows)
+{
+    return fill(to, pitch, value, 4, width, rows, NULL, false);
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                           size_t rows, CUstream stream)
+{
+    return fill(to, pitch, value, 1, width, rows, stream, true);
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                            size_t rows, CUstream stream)
+{
+    return fill(to, pitch, value, 2, width, rows, stream, true);
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width,
+                            size_t rows, CUstream stream)
+{
+    return fill(to, pitch, value, 4, width, rows, stream, true);
+}

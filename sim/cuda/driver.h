@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the stand-in libcuda: the objects behind the handles, and what its files need of each
+ * other. Handles are pointers to these structures; a destroyed one keeps its memory, with another
+ * magic number, so that a stale handle is an error and not a crash.
+ *
+ * Locks, outermost first: driver_lock (contexts, modules, devices opened), a device's memory lock
+ * (its windows and account), a device's time lock (its timeline). None is held while waiting.
+ * Nothing here may print, exit, or call back into the exported functions that check the context.
+ */
+#ifndef SIM_CUDA_DRIVER_H
+#define SIM_CUDA_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Entry points are visible from outside, everything else in the library is not. */
+#pragma GCC visibility push(default)
+#include "aliquot/cuda_abi.h"
+#pragma GCC visibility pop
+#include "client/client.h"
+#include "common/account.h"
+#include "common/ptx.h"
+#include "common/timeline.h"
+#include "cuda/va.h"
+
+#define STACK_MAX 64
+#define QUEUE_DEPTH 1024 /* kernels a stream holds before a launch waits, as on a card */
+
+enum magic {
+    MAGIC_CONTEXT = 0x43545831,
+    MAGIC_STREAM = 0x53545231,
+    MAGIC_EVENT = 0x45565431,
+    MAGIC_MODULE = 0x4d4f4431,
+    MAGIC_LIBRARY = 0x4c494231,
+    MAGIC_FUNCTION = 0x46554e31,
+    MAGIC_KERNEL = 0x4b524e31,
+    MAGIC_GRAPH = 0x47525031,
+    MAGIC_EXEC = 0x47455831,
+    MAGIC_NODE = 0x474e4431,
+    MAGIC_POOL = 0x504f4c31,
+    MAGIC_DEAD = 0x44454144,
+};
+
+struct device {
+    int ordinal; /* CUdevice */
+    struct sim_device_info info;
+    struct sim_ledger ledger;
+    struct sim_timeline *timeline;
+    struct sim_node_device *shared;
+    pthread_mutex_t memory_lock, time_lock;
+    struct va_window memory, managed;
+    struct CUctx_st *primary; /* made at the first retain */
+    unsigned int primary_flags;
+    struct CUmemPoolHandle_st *pool;
+};
+
+struct CUmemPoolHandle_st {
+    uint32_t magic;
+    struct device *device;
+    uint64_t release_threshold;
+    uint64_t used_bytes, used_high_bytes;
+    int reuse[3]; /* the three reuse attributes; kept, without effect */
+};
+
+struct capture; /* graph.c */
+
+struct CUstream_st {
+    uint32_t magic;
+    bool is_legacy, is_per_thread; /* the context's own streams */
+    unsigned int flags;
+    int priority;
+    struct CUctx_st *context;
+    struct CUstream_st *next; /* streams of a context */
+    unsigned long long id;
+    _Atomic uint64_t end_ns; /* when what was given to it so far is done */
+    struct capture *_Atomic capture;
+    uint32_t submitted;  /* kernels, under the device's time lock */
+    uint64_t *queue_end; /* of the last QUEUE_DEPTH kernels; made at the first */
+};
+
+struct CUevent_st {
+    uint32_t magic;
+    unsigned int flags;
+    struct CUctx_st *context;
+    struct CUevent_st *next;
+    _Atomic uint64_t time_ns;        /* 0: never recorded */
+    struct capture *_Atomic capture; /* recorded into this capture */
+};
+
+struct CUctx_st {
+    uint32_t magic;
+    uint32_t id;
+    struct device *device;
+    bool is_primary;
+    unsigned int references; /* of a primary context */
+    unsigned int flags;
+    unsigned int api_version;
+    struct CUctx_st *next;
+    struct CUstream_st legacy, *streams;
+    struct CUevent_st *events;
+    struct CUmod_st *modules;
+    _Atomic uint64_t
+        blocking_end_ns;         /* latest end on streams that synchronise with the legacy one */
+    _Atomic uint64_t all_end_ns; /* latest end on any stream */
+    size_t limits[CU_LIMIT_MAX];
+    CUfunc_cache cache;
+    CUsharedconfig shared_config;
+};
+
+/* A kernel that computes on the device's bytes; others only take time. */
+struct builtin {
+    const char *name;
+    uint32_t param_bytes[4]; /* of a module that does not say */
+    uint64_t (*duration_ns)(const uint64_t *args);
+    void (*run)(const uint64_t *args);
+};
+
+struct kernel_info {
+    char *name;
+    bool has_params;
+    uint32_t param_count;
+    uint32_t param_bytes[SIM_PTX_PARAMS], param_offset[SIM_PTX_PARAMS];
+    const struct builtin *builtin;
+};
+
+/* What a module is made of; shared by a library and the modules made of it. */
+struct image {
+    unsigned int references;
+    bool is_ptx; /* else any kernel name is taken for one that is there */
+    struct sim_ptx ptx;
+};
+
+struct CUfunc_st {
+    uint32_t magic;
+    struct CUmod_st *module;
+    struct CUfunc_st *next;
+    struct CUkern_st *kernel; /* set when it came from a library */
+    struct kernel_info info;
+    int attributes[CU_FUNC_ATTRIBUTE_MAX];
+    CUfunc_cache cache;
+};
+
+struct module_global {
+    const char *name;
+    CUdeviceptr address;
+    uint64_t bytes;
+};
+
+struct CUmod_st {
+    uint32_t magic;
+    struct CUctx_st *context;
+    struct CUmod_st *next;
+    struct image *image;
+    struct CUlib_st *library; /* whose it is, if it is one's */
+    struct CUfunc_st *functions;
+    struct module_global *globals;
+    uint64_t charged_bytes;
+};
+
+struct CUkern_st {
+    uint32_t magic;
+    struct CUlib_st *library;
+    struct CUkern_st *next;
+    char *name;
+};
+
+struct CUlib_st {
+    uint32_t magic;
+    struct image *image;
+    struct CUkern_st *kernels;
+    struct CUmod_st **modules; /* by device */
+};
+
+/* One launch, ready to run: what a stream or a graph node carries. */
+struct launch {
+    const struct builtin *builtin;
+    uint64_t args[4];
+    uint64_t duration_ns;
+};
+
+struct thread {
+    struct CUctx_st *stack[STACK_MAX];
+    int depth;
+    CUstreamCaptureMode capture_mode;
+    struct CUstream_st *per_thread[SIM_MAX_DEVICES]; /* last used; checked against the context */
+};
+
+extern _Thread_local struct thread thread_state;
+extern pthread_mutex_t driver_lock;
+extern struct sim_connection driver_connection;
+extern struct device driver_devices[SIM_MAX_DEVICES];
+extern int driver_device_count;
+extern const unsigned char *driver_alive; /* wiped in a fork child: 0 there and before cuInit */
+
+/* Facts of the profile this library was built as (profile.c of each). */
+extern const enum sim_profile driver_profile;
+
+static inline bool driver_ready(void)
+{
+    return driver_alive && *driver_alive;
+}
+
+/* The context calls of this thread go to, or NULL; checks that the driver is ready. */
+static inline CUresult current(struct CUctx_st **context)
+{
+    struct thread *t = &thread_state;
+
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!t->depth || !t->stack[t->depth - 1])
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = t->stack[t->depth - 1];
+    return (*context)->magic == MAGIC_CONTEXT ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+#define NEED(condition, error)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return (error);                                                                        \
+    } while (0)
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        CUresult try_result_ = (call);                                                             \
+        if (try_result_ != CUDA_SUCCESS)                                                           \
+            return try_result_;                                                                    \
+    } while (0)
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline void raise_to(_Atomic uint64_t *word, uint64_t value)
+{
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+
+    while (value > seen && !atomic_compare_exchange_weak_explicit(
+                               word, &seen, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* init.c */
+CUresult device_get(CUdevice ordinal, struct device **device);
+
+/* context.c */
+CUresult context_check(CUcontext context);
+struct CUctx_st *context_by_id(uint32_t id); /* NULL when it is gone */
+
+/* memory.c */
+CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out);
+CUresult memory_free(CUdeviceptr address);
+void memory_free_owned(struct CUctx_st *context);
+/* The host memory behind [address, address + bytes), which must lie in one live allocation; marks
+ * it as backed when is_write. NULL when it does not. */
+void *memory_host(CUdeviceptr address, size_t bytes, bool is_write);
+/* The device whose window holds the address, or NULL for host memory. */
+struct device *memory_device(CUdeviceptr address);
+
+/* stream.c */
+CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_st **stream);
+void stream_open(struct CUstream_st *stream, struct CUctx_st *context, unsigned int flags,
+                 int priority);
+void stream_free_all(struct CUctx_st *context);
+/* Earliest start of new work on a stream: its own end and what it synchronises with. */
+uint64_t stream_ready_ns(struct CUstream_st *stream, uint64_t now);
+/* Work that ends then was given to the stream. */
+void stream_push(struct CUstream_st *stream, uint64_t end_ns);
+/* Work for the stream alone (a host copy, a callback), of that length. */
+void stream_add(struct CUstream_st *stream, uint64_t duration_ns);
+/* Kernels for the device, back to back, together of that length. Waits while the queue is full. */
+void stream_launch(struct CUstream_st *stream, uint64_t duration_ns, uint32_t kernels);
+/* Sleeps until that time, then spins the last moments. */
+void wait_until(uint64_t time_ns);
+void event_free_all(struct CUctx_st *context);
+
+/* module.c */
+void module_free_all(struct CUctx_st *context);
+CUresult function_of(CUfunction handle, struct CUctx_st *context, struct CUfunc_st **function);
+
+/* launch.c */
+const struct builtin *builtin_find(const char *name);
+CUresult launch_prepare(struct CUfunc_st *function, const unsigned int grid[3],
+                        const unsigned int block[3], void **params, void **extra,
+                        struct launch *launch);
+void launch_run(const struct launch *launch, struct CUstream_st *stream);
+void launch_compute(const struct launch *launch);
+CUresult launch_check(struct CUfunc_st *function, const unsigned int grid[3],
+                      const unsigned int block[3], unsigned int shared_bytes);
+
+/* graph.c */
+enum copy_kind { COPY_HOST, COPY_DEVICE, COPY_FILL };
+struct copy {
+    enum copy_kind kind;
+    void *to;
+    const void *from;
+    size_t width, rows, to_pitch, from_pitch;
+    uint64_t value;
+    unsigned int element;
+};
+/* Add to the capture of a stream that captures. */
+CUresult capture_launch(struct CUstream_st *stream, struct CUfunc_st *function,
+                        const struct launch *launch);
+CUresult capture_copy(struct CUstream_st *stream, const struct copy *copy);
+/* CUDA_SUCCESS, or the error of a call that may not be made while this thread could see a capture.
+ */
+CUresult capture_unsafe(void);
+CUresult capture_event_record(struct CUstream_st *stream, struct CUevent_st *event);
+CUresult capture_event_wait(struct CUstream_st *stream, struct CUevent_st *event);
+/* Ends the capture in an error, as a forbidden call on the stream does. */
+void capture_invalidate(struct CUstream_st *stream);
+/* The stream goes: a capture that began on it ends without a graph. */
+void capture_abandon(struct CUstream_st *stream);
+/* Whether any stream that the legacy stream waits for is capturing. */
+bool capture_implicit(struct CUctx_st *context);
+
+/* copy.c */
+void copy_run(const struct copy *copy);
+uint64_t copy_duration_ns(const struct copy *copy);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What simctl shows: the oracle (true bytes and busy time) and the list of devices and clients.
+ * Reads the server's state and the shared memory of its clients; writes nothing.
+ */
+#include "daemon/server.h"
+
+#include "common/timeline.h"
+
+static uint64_t get(const _Atomic uint64_t *field)
+{
+    return atomic_load(field);
+}
+
+static json_t *number(uint64_t n)
+{
+    return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
+}
+
+static json_t *process_entry(const struct sim_server *s, const struct sim_client_entry *c,
+                             uint32_t d, uint64_t now)
+{
+    struct sim_client_device *cd = &c->map->device[d];
+
+    (void)s;
+    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:i,s:o,s:o}", "pid", (int)c->pid, "group",
+                     c->group->name, "bytes", number(get(&cd->account.held_bytes)), "context_bytes",
+                     number(get(&cd->account.context_bytes)), "module_bytes",
+                     number(get(&cd->account.module_bytes)), "contexts",
+                     (int)atomic_load(&cd->account.context_count), "busy_ns",
+                     number(sim_server_client_busy(c, d, now)), "launches",
+                     number(get(&cd->timeline.launches)));
+}
+
+static json_t *group_entry(const struct sim_server *s, const struct sim_group_entry *g, uint32_t d,
+                           uint64_t now)
+{
+    uint64_t busy = g->past[d].busy_ns, launches = g->past[d].launches, context = 0;
+    int processes = 0;
+
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (!c->map || c->group != g)
+            continue;
+        busy += sim_server_client_busy(c, d, now);
+        launches += get(&c->map->device[d].timeline.launches);
+        context += get(&c->map->device[d].account.context_bytes);
+        processes += atomic_load(&c->map->device[d].account.context_count) > 0;
+    }
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:i}", "group", g->name, "bytes",
+                     number(sim_word_bytes(get(&g->map->device[d].used))), "peak_bytes",
+                     number(get(&g->map->device[d].peak_bytes)), "context_bytes", number(context),
+                     "busy_ns", number(busy), "launches", number(launches), "processes", processes);
+}
+
+static json_t *device_entry(const struct sim_server *s, uint32_t d, uint64_t now)
+{
+    const struct sim_device_info *info = &s->machine.device[d];
+    json_t *groups = json_array(), *processes = json_array();
+
+    for (const struct sim_group_entry *g = s->groups; g; g = g->next)
+        json_array_append_new(groups, group_entry(s, g, d, now));
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (c->map && (get(&c->map->device[d].account.held_bytes) ||
+                       atomic_load(&c->map->device[d].account.context_count)))
+            json_array_append_new(processes, process_entry(s, c, d, now));
+    }
+    return json_pack("{s:i,s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "index", (int)d, "uuid", info->uuid,
+                     "minor", (int)info->minor, "total_bytes", number(info->total_bytes),
+                     "reserved_bytes", number(info->reserved_bytes), "used_bytes",
+                     number(sim_word_bytes(get(&s->node->device[d].used))), "busy_ns",
+                     number(sim_server_device_busy(s, d, now)), "groups", groups, "processes",
+                     processes);
+}
+
+json_t *sim_report_oracle(const struct sim_server *s)
+{
+    uint64_t now = sim_now_ns();
+    json_t *devices = json_array();
+
+    for (uint32_t d = 0; d < s->machine.device_count; d++)
+        json_array_append_new(devices, device_entry(s, d, now));
+    return json_pack("{s:o,s:o}", "time_ns", number(now), "devices", devices);
+}
+
+static json_t *device_facts(const struct sim_device_info *i)
+{
+    char pci[32];
+
+    snprintf(pci, sizeof(pci), "%04x:%02x:%02x.0", i->pci_domain, i->pci_bus, i->pci_device);
+    return json_pack("{s:i,s:s,s:s,s:i,s:s,s:s,s:i,s:o,s:o,s:o,s:o}", "index", (int)i->index,
+                     "name", i->name, "uuid", i->uuid, "minor", (int)i->minor, "pci", pci, "serial",
+                     i->serial, "sms", (int)i->sms, "total_bytes", number(i->total_bytes),
+                     "reserved_bytes", number(i->reserved_bytes), "context_bytes",
+                     number(i->context_bytes), "module_bytes", number(i->module_bytes));
+}
+
+json_t *sim_report_list(const struct sim_server *s)
+{
+    const struct sim_profile_facts *facts = sim_profile_facts(s->machine.profile);
+    json_t *devices = json_array(), *clients = json_array(), *counts = json_object();
+
+    for (uint32_t d = 0; d < s->machine.device_count; d++)
+        json_array_append_new(devices, device_facts(&s->machine.device[d]));
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (c->kind)
+            json_array_append_new(clients, json_pack("{s:i,s:s,s:s}", "pid", (int)c->pid, "kind",
+                                                     c->kind == SIM_KIND_CUDA   ? "cuda"
+                                                     : c->kind == SIM_KIND_NVML ? "nvml"
+                                                                                : "control",
+                                                     "group", c->group ? c->group->name : ""));
+    }
+    for (uint32_t i = 0; i < SIM_MAX_ENTRIES && sim_entry_name(s->machine.profile, i); i++) {
+        uint64_t calls = s->unsupported[i];
+
+        for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+            if (c->map)
+                calls += atomic_load(&c->map->unsupported[i]);
+        }
+        if (calls)
+            json_object_set_new(counts, sim_entry_name(s->machine.profile, i), number(calls));
+    }
+    return json_pack("{s:s,s:s,s:i,s:o,s:o,s:o}", "profile", facts->name, "driver_version",
+                     facts->driver_version, "cuda_version", facts->cuda_version, "devices", devices,
+                     "clients", clients, "unsupported_calls", counts);
+}

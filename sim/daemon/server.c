@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets, client lifetimes and messages of server.h. Memory that clients can write is only ever
+ * read through bounds; the memfds are sealed against resizing, so that reading cannot fault.
+ */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "common/timeline.h"
+#include "daemon/reply.h"
+
+#define ALQ_LOG_MODULE "simgpud"
+#define EVENTS_MAX 64
+#define SAMPLE_PERIOD_NS (1000000000ull / 6)
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A sealed memfd of that size, mapped; -1 with errno. */
+static int shared_memory(const char *name, size_t bytes, void **map)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+        (*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+        int saved = errno;
+
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static struct sim_ledger ledger_of(const struct sim_server *s, const struct sim_client_entry *c,
+                                   uint32_t device)
+{
+    return (struct sim_ledger){
+        .account = &c->map->device[device].account,
+        .device = &s->node->device[device],
+        .group = &c->group->map->device[device],
+        .device_ack = &s->node->device_ack[device],
+        .group_ack = &s->node->group_ack[device],
+        .slot = c->slot,
+    };
+}
+
+/* Groups */
+
+static struct sim_group_entry *group_get(struct sim_server *s, const char *name)
+{
+    struct sim_group_entry *g;
+
+    for (g = s->groups; g; g = g->next) {
+        if (strcmp(g->name, name) == 0)
+            return g;
+    }
+    g = calloc(1, sizeof(*g));
+    if (!g)
+        return NULL;
+    g->fd = shared_memory("simgpu-group", sizeof(*g->map), (void **)&g->map);
+    if (g->fd < 0) {
+        free(g);
+        return NULL;
+    }
+    snprintf(g->name, sizeof(g->name), "%s", name);
+    g->next = s->groups;
+    s->groups = g;
+    return g;
+}
+
+static void group_free(struct sim_group_entry *g)
+{
+    munmap(g->map, sizeof(*g->map));
+    close(g->fd);
+    free(g);
+}
+
+static void reset(struct sim_server *s)
+{
+    uint64_t now = sim_now_ns();
+    struct sim_group_entry **at = &s->groups;
+
+    while (*at) {
+        struct sim_group_entry *g = *at;
+
+        if (!g->clients) {
+            *at = g->next;
+            group_free(g);
+            continue;
+        }
+        for (uint32_t d = 0; d < s->machine.device_count; d++) {
+            g->past[d].busy_ns = g->past[d].launches = 0;
+            for (struct sim_client_entry *c = s->clients; c; c = c->next) {
+                if (c->group != g)
+                    continue;
+                g->past[d].busy_ns -= sim_server_client_busy(c, d, now);
+                g->past[d].launches -= atomic_load(&c->map->device[d].timeline.launches);
+            }
+            atomic_store(&g->map->device[d].peak_bytes, sim_word_bytes(g->map->device[d].used));
+        }
+        at = &g->next;
+    }
+    memset(s->unsupported, 0, sizeof(s->unsupported));
+}
+
+uint64_t sim_server_client_busy(const struct sim_client_entry *c, uint32_t device, uint64_t t)
+{
+    return sim_timeline_busy(&c->map->device[device].timeline, t);
+}
+
+uint64_t sim_server_device_busy(const struct sim_server *s, uint32_t device, uint64_t t)
+{
+    uint64_t busy = 0;
+
+    for (const struct sim_group_entry *g = s->groups; g; g = g->next)
+        busy += g->past[device].busy_ns;
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (c->map)
+            busy += sim_server_client_busy(c, device, t);
+    }
+    return busy;
+}
+
+/* Clients */
+
+static int slot_take(struct sim_server *s, uint32_t *slot)
+{
+    for (uint32_t i = 1; i < SIM_MAX_SLOTS; i++) {
+        if (!(s->slots[i / 64] & 1ull << i % 64)) {
+            s->slots[i / 64] |= 1ull << i % 64;
+            *slot = i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static void settle_device(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
+{
+    struct sim_client_device *cd = &c->map->device[d];
+    struct sim_ledger ledger = ledger_of(s, c, d);
+    uint64_t now = sim_now_ns(), free_at, back;
+
+    sim_settle_dead(&ledger, &s->sequence);
+    if (cd->account.sequence > s->slot_sequence[c->slot])
+        s->slot_sequence[c->slot] = cd->account.sequence;
+    c->group->past[d].busy_ns += sim_server_client_busy(c, d, now);
+    c->group->past[d].launches += atomic_load(&cd->timeline.launches);
+    /* Queued kernels die with their process: the device is free where its unbroken queue began. */
+    free_at = atomic_load(&s->node->device[d].free_at_ns);
+    if (free_at > now) {
+        back = sim_timeline_tail(&cd->timeline, free_at, now);
+        atomic_compare_exchange_strong(&s->node->device[d].free_at_ns, &free_at, back);
+    }
+}
+
+/* With nobody left, whatever a hostile client wrote into the words is put right. */
+static void settle_idle(struct sim_server *s)
+{
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (c->map)
+            return;
+    }
+    for (uint32_t d = 0; d < s->machine.device_count; d++) {
+        uint64_t left = sim_word_bytes(atomic_load(&s->node->device[d].used));
+
+        if (left)
+            alq_warn(NULL, "device %u: %llu bytes held by nobody are set free", d,
+                     (unsigned long long)left);
+        atomic_store(&s->node->device[d].used, 0);
+        atomic_store(&s->node->device[d].free_at_ns, 0);
+        for (struct sim_group_entry *g = s->groups; g; g = g->next)
+            atomic_store(&g->map->device[d].used, 0);
+    }
+}
+
+static void client_close(struct sim_server *s, struct sim_client_entry *c)
+{
+    struct sim_client_entry **at = &s->clients;
+
+    while (*at != c)
+        at = &(*at)->next;
+    if (c->map) {
+        for (uint32_t d = 0; d < s->machine.device_count; d++)
+            settle_device(s, c, d);
+        for (uint32_t i = 0; i < SIM_MAX_ENTRIES; i++)
+            s->unsupported[i] += c->map->unsupported[i];
+        munmap(c->map, SIM_CLIENT_BYTES(s->machine.device_count));
+        c->group->clients--;
+        s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
+    }
+    *at = c->next;
+    close(c->fd);
+    if (c->map)
+        settle_idle(s);
+    free(c);
+}
+
+/* Maps and registers a CUDA client; the descriptor of its memory, to be closed after sending. */
+static int client_attach(struct sim_server *s, struct sim_client_entry *c, const char *group,
+                         uint32_t *status)
+{
+    struct sim_client *map = NULL;
+    int fd;
+
+    *status = SIM_NO_MEMORY;
+    c->group = group_get(s, group);
+    if (!c->group)
+        return -1;
+    if (slot_take(s, &c->slot) != 0) {
+        *status = SIM_NO_SLOT;
+        return -1;
+    }
+    fd = shared_memory("simgpu-client", SIM_CLIENT_BYTES(s->machine.device_count), (void **)&map);
+    if (fd < 0) {
+        s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
+        return -1;
+    }
+    map->version = SIM_LAYOUT_VERSION;
+    map->slot = c->slot;
+    for (uint32_t d = 0; d < s->machine.device_count; d++)
+        map->device[d].account.sequence = s->slot_sequence[c->slot];
+    s->slot_sequence[c->slot] = 0;
+    c->map = map;
+    c->group->clients++;
+    *status = SIM_OK;
+    return fd;
+}
+
+/* Only what is printable in JSON without escapes. */
+static void clean_label(char *label)
+{
+    label[SIM_GROUP_BYTES - 1] = '\0';
+    for (; *label; label++) {
+        if (*label < ' ' || *label > '~')
+            *label = '?';
+    }
+}
+
+static int on_hello(struct sim_server *s, struct sim_client_entry *c, struct sim_hello *hello)
+{
+    uint32_t count = s->machine.device_count;
+    size_t bytes = sizeof(struct sim_welcome) + count * sizeof(struct sim_device_info);
+    alq_auto_free struct sim_welcome *w = calloc(1, bytes);
+    int fds[3], fd_count = 0;
+    alq_auto_close int client_fd = -1;
+
+    if (c->kind || hello->header.bytes != sizeof(*hello) || hello->kind < SIM_KIND_CUDA ||
+        hello->kind > SIM_KIND_CONTROL || !w)
+        return -1;
+    w->answer.header = (struct sim_header){SIM_HELLO, (uint32_t)bytes};
+    w->version = SIM_WIRE_VERSION;
+    w->pid = (uint32_t)c->pid;
+    if (hello->version != SIM_WIRE_VERSION) {
+        w->answer.status = SIM_BAD_VERSION;
+        return sim_reply(c->fd, w, sizeof(*w), NULL, 0);
+    }
+    if (hello->kind == SIM_KIND_CUDA) {
+        clean_label(hello->group);
+        client_fd = client_attach(s, c, hello->group, &w->answer.status);
+        if (client_fd < 0)
+            return sim_reply(c->fd, w, sizeof(*w), NULL, 0);
+        fds[0] = s->node_fd;
+        fds[1] = c->group->fd;
+        fds[2] = client_fd;
+        fd_count = 3;
+        w->slot = c->slot;
+    }
+    c->kind = hello->kind;
+    w->device_count = count;
+    memcpy(w->device, s->machine.device, count * sizeof(struct sim_device_info));
+    return sim_reply(c->fd, w, bytes, fds, fd_count);
+}
+
+/* Queries */
+
+static uint64_t held_bytes(const struct sim_client_entry *c, uint32_t device)
+{
+    return atomic_load(&c->map->device[device].account.held_bytes);
+}
+
+static uint32_t percent(uint64_t busy_ns)
+{
+    uint64_t pct = (busy_ns * 100 + SAMPLE_PERIOD_NS / 2) / SAMPLE_PERIOD_NS;
+
+    return pct > 100 ? 100 : (uint32_t)pct;
+}
+
+static uint32_t client_utilization(const struct sim_client_entry *c, uint32_t d, uint64_t now)
+{
+    uint64_t before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
+
+    return percent(sim_server_client_busy(c, d, now) - sim_server_client_busy(c, d, before));
+}
+
+static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
+{
+    struct sim_device_state state = {
+        .answer = {{SIM_DEVICE, sizeof(state)}, SIM_OK, 0},
+        .used_bytes = sim_word_bytes(atomic_load(&s->node->device[d].used)),
+    };
+    uint64_t now = sim_now_ns(), before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
+
+    for (const struct sim_client_entry *o = s->clients; o; o = o->next) {
+        if (o->map && atomic_load(&o->map->device[d].account.context_count))
+            state.process_count++;
+    }
+    state.busy_ns = sim_server_device_busy(s, d, now);
+    state.utilization_pct = percent(state.busy_ns - sim_server_device_busy(s, d, before));
+    return sim_reply(c->fd, &state, sizeof(state), NULL, 0);
+}
+
+static int on_processes(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
+{
+    alq_auto_free struct sim_process_list *list = calloc(1, SIM_MESSAGE_BYTES);
+
+    if (!list)
+        return -1;
+    for (const struct sim_client_entry *o = s->clients; o; o = o->next) {
+        pid_t pid = o->map && atomic_load(&o->map->device[d].account.context_count)
+                        ? sim_pidns_translate(&o->pidns, &c->pidns)
+                        : 0;
+
+        if (pid > 0)
+            list->process[list->count++] =
+                (struct sim_process){.pid = (uint32_t)pid, .used_bytes = held_bytes(o, d)};
+    }
+    size_t bytes = sizeof(*list) + list->count * sizeof(list->process[0]);
+    list->answer.header = (struct sim_header){SIM_PROCESSES, (uint32_t)bytes};
+    return sim_reply(c->fd, list, bytes, NULL, 0);
+}
+
+static int on_samples(struct sim_server *s, struct sim_client_entry *c, uint32_t d,
+                      uint64_t since_us)
+{
+    alq_auto_free struct sim_sample_list *list = calloc(1, SIM_MESSAGE_BYTES);
+    struct timespec real;
+    uint64_t now = sim_now_ns(), now_us;
+
+    if (!list)
+        return -1;
+    clock_gettime(CLOCK_REALTIME, &real);
+    now_us = (uint64_t)real.tv_sec * 1000000u + (uint64_t)real.tv_nsec / 1000u;
+    for (const struct sim_client_entry *o = s->clients; o && now_us > since_us; o = o->next) {
+        pid_t pid = o->map && atomic_load(&o->map->device[d].account.context_count)
+                        ? sim_pidns_translate(&o->pidns, &c->pidns)
+                        : 0;
+        uint32_t pct = pid > 0 ? client_utilization(o, d, now) : 0;
+
+        if (pct)
+            list->sample[list->count++] =
+                (struct sim_sample){.pid = (uint32_t)pid, .sm_pct = pct, .time_us = now_us};
+    }
+    size_t bytes = sizeof(*list) + list->count * sizeof(list->sample[0]);
+    list->answer.header = (struct sim_header){SIM_SAMPLES, (uint32_t)bytes};
+    return sim_reply(c->fd, list, bytes, NULL, 0);
+}
+
+static int on_report(const struct sim_client_entry *c, uint32_t type, json_t *report)
+{
+    struct sim_answer answer = {{type, sizeof(answer)}, SIM_OK, 0};
+    alq_auto_close int fd = memfd_create("simgpu-report", MFD_CLOEXEC);
+
+    if (!report || fd < 0 || json_dumpfd(report, fd, JSON_INDENT(2)) != 0 ||
+        lseek(fd, 0, SEEK_SET) != 0)
+        answer.status = SIM_NO_MEMORY;
+    json_decref(report);
+    return sim_reply(c->fd, &answer, sizeof(answer), &fd, answer.status == SIM_OK ? 1 : 0);
+}
+
+static int on_message(struct sim_server *s, struct sim_client_entry *c, void *message, size_t len)
+{
+    struct sim_header *h = message;
+    struct sim_ask_device *ask = message;
+
+    if (len < sizeof(*h) || h->bytes != len)
+        return -1;
+    if (h->type == SIM_HELLO)
+        return on_hello(s, c, message);
+    if (h->type == SIM_DEVICE || h->type == SIM_PROCESSES || h->type == SIM_SAMPLES) {
+        if (!c->kind || len != sizeof(*ask) || ask->index >= s->machine.device_count)
+            return -1;
+        if (h->type == SIM_DEVICE)
+            return on_device(s, c, ask->index);
+        if (h->type == SIM_PROCESSES)
+            return on_processes(s, c, ask->index);
+        return on_samples(s, c, ask->index, ask->since_us);
+    }
+    if (c->kind != SIM_KIND_CONTROL || len != sizeof(*h))
+        return -1;
+    if (h->type == SIM_ORACLE)
+        return on_report(c, h->type, sim_report_oracle(s));
+    if (h->type == SIM_LIST)
+        return on_report(c, h->type, sim_report_list(s));
+    if (h->type == SIM_RESET) {
+        struct sim_answer answer = {{SIM_RESET, sizeof(answer)}, SIM_OK, 0};
+
+        reset(s);
+        return sim_reply(c->fd, &answer, sizeof(answer), NULL, 0);
+    }
+    return -1;
+}
+
+static void on_readable(struct sim_server *s, struct sim_client_entry *c)
+{
+    union {
+        struct sim_hello hello;
+        struct sim_ask_device ask;
+    } message;
+    struct msghdr m = {
+        .msg_iov = &(struct iovec){&message, sizeof(message)},
+        .msg_iovlen = 1,
+    };
+    /* No control buffer: descriptors a client sends are dropped by the kernel. */
+    ssize_t n = recvmsg(c->fd, &m, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || (m.msg_flags & MSG_TRUNC) || on_message(s, c, &message, (size_t)n) != 0)
+        client_close(s, c);
+}
+
+static void on_connect(struct sim_server *s)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    struct sim_client_entry *c;
+    int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && s->spare_fd >= 0) {
+        /* Refuse the newcomer rather than spin on a connection that cannot be taken. */
+        close(s->spare_fd);
+        fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            close(fd);
+        s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return;
+    }
+    if (fd < 0)
+        return;
+    c = calloc(1, sizeof(*c));
+    if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 ||
+        epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd,
+                  &(struct epoll_event){.events = EPOLLIN, .data.ptr = c}) != 0) {
+        close(fd);
+        free(c);
+        return;
+    }
+    c->fd = fd;
+    c->pid = peer.pid;
+    sim_pidns_read(peer.pid, &c->pidns);
+    c->next = s->clients;
+    s->clients = c;
+}
+
+/* Life of the server */
+
+static int open_listener(struct sim_server *s, const char *run_dir, struct alq_err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", run_dir, SIM_SOCKET_NAME);
+
+    if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+        return alq_err_set(err, ALQ_ERANGE,
+                           "run directory %s is too long for a unix socket; give a shorter one",
+                           run_dir);
+    alq_auto_close int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof(address)) == 0)
+        return alq_err_set(err, ALQ_EBUSY, "another simgpud serves %s; stop it first",
+                           address.sun_path);
+    if (unlink(address.sun_path) != 0 && errno != ENOENT)
+        return alq_err_errno(err, errno, "cannot remove the stale socket %s", address.sun_path);
+    s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->listener < 0)
+        return alq_err_errno(err, errno, "cannot make a socket");
+    if (bind(s->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        chmod(address.sun_path, 0666) != 0 || listen(s->listener, 1024) != 0)
+        return alq_err_errno(err, errno, "cannot listen on %s", address.sun_path);
+    return 0;
+}
+
+int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *err)
+{
+    int rc;
+
+    s->node_fd = shared_memory("simgpu-node", sizeof(*s->node), (void **)&s->node);
+    if (s->node_fd < 0)
+        return alq_err_errno(err, errno, "cannot make the shared node memory");
+    s->node->version = SIM_LAYOUT_VERSION;
+    s->node->device_count = s->machine.device_count;
+    for (uint32_t d = 0; d < s->machine.device_count; d++)
+        s->node->device[d].capacity_bytes =
+            s->machine.device[d].total_bytes - s->machine.device[d].reserved_bytes;
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll < 0)
+        return alq_err_errno(err, errno, "cannot make an epoll descriptor");
+    if ((rc = open_listener(s, run_dir, err)) != 0)
+        return rc;
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener,
+                  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &s->listener}) != 0)
+        return alq_err_errno(err, errno, "cannot watch the socket");
+    return 0;
+}
+
+int sim_server_run(struct sim_server *s, int signal_fd, struct alq_err *err)
+{
+    struct epoll_event events[EVENTS_MAX];
+
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, signal_fd,
+                  &(struct epoll_event){.events = EPOLLIN, .data.ptr = NULL}) != 0)
+        return alq_err_errno(err, errno, "cannot watch for signals");
+    for (;;) {
+        int n = epoll_wait(s->epoll, events, EVENTS_MAX, -1);
+
+        if (n < 0 && errno != EINTR)
+            return alq_err_errno(err, errno, "waiting for clients");
+        for (int i = 0; i < n; i++) {
+            if (!events[i].data.ptr)
+                return 0;
+            if (events[i].data.ptr == &s->listener)
+                on_connect(s);
+            else
+                on_readable(s, events[i].data.ptr);
+        }
+    }
+}
+
+void sim_server_close(struct sim_server *s, const char *run_dir)
+{
+    alq_auto_free char *path = NULL;
+
+    if (asprintf(&path, "%s/%s", run_dir, SIM_SOCKET_NAME) > 0)
+        unlink(path);
+    while (s->clients)
+        client_close(s, s->clients);
+    while (s->groups) {
+        struct sim_group_entry *g = s->groups;
+
+        s->groups = g->next;
+        group_free(g);
+    }
+    close(s->listener);
+    close(s->epoll);
+    close(s->spare_fd);
+    munmap(s->node, sizeof(*s->node));
+    close(s->node_fd);
+}

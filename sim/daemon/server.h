@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * simgpud's state and its clients: the part a kernel module plays for a real driver. One thread,
+ * one epoll loop. Clients are untrusted: a malformed message costs its sender the connection and
+ * nobody else anything.
+ */
+#ifndef SIM_DAEMON_SERVER_H
+#define SIM_DAEMON_SERVER_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "common/account.h"
+#include "common/devfile.h"
+#include "common/wire.h"
+#include "daemon/pidns.h"
+
+/* A label's totals. Lives from its first client to a reset without clients. */
+struct sim_group_entry {
+    struct sim_group_entry *next;
+    char name[SIM_GROUP_BYTES];
+    int fd;
+    struct sim_group *map;
+    uint32_t clients;
+    struct {
+        uint64_t busy_ns;  /* of clients that are gone; less what a reset took away (wraps) */
+        uint64_t launches; /* likewise */
+    } past[SIM_MAX_DEVICES];
+};
+
+struct sim_client_entry {
+    struct sim_client_entry *next;
+    int fd;
+    uint32_t kind; /* enum sim_client_kind; 0 before the hello */
+    pid_t pid;
+    struct sim_pidns pidns;
+    uint32_t slot;
+    struct sim_client *map;
+    struct sim_group_entry *group;
+};
+
+struct sim_server {
+    struct sim_machine machine;
+    int listener, epoll, node_fd, spare_fd;
+    struct sim_node *node;
+    struct sim_client_entry *clients;
+    struct sim_group_entry *groups;
+    uint32_t sequence;                  /* of simgpud's own changes to words */
+    uint64_t slots[SIM_MAX_SLOTS / 64]; /* taken ones */
+    uint32_t slot_sequence[SIM_MAX_SLOTS];
+    uint64_t unsupported[SIM_MAX_ENTRIES]; /* calls of clients that are gone */
+};
+
+/* Makes the node, binds run_dir/simgpud.sock (mode 0666; a stale socket of a dead simgpud is
+ * replaced, a live one refused with ALQ_EBUSY). */
+int sim_server_open(struct sim_server *server, const char *run_dir, struct alq_err *err);
+
+/* Serves until one of SIGTERM and SIGINT arrives on signal_fd. */
+int sim_server_run(struct sim_server *server, int signal_fd, struct alq_err *err);
+
+/* Drops all clients and removes the socket. */
+void sim_server_close(struct sim_server *server, const char *run_dir);
+
+/* What one client's kernels took of a device, up to t. */
+uint64_t sim_server_client_busy(const struct sim_client_entry *client, uint32_t device, uint64_t t);
+uint64_t sim_server_device_busy(const struct sim_server *server, uint32_t device, uint64_t t);
+
+/* CLOCK_MONOTONIC. */
+uint64_t sim_now_ns(void);
+
+/* report.c: the JSON of simctl. NULL when out of memory. */
+json_t *sim_report_oracle(const struct sim_server *server);
+json_t *sim_report_list(const struct sim_server *server);
+
+/* Name of a profile's entry point by the index that clients count with, NULL beyond the last;
+ * generated from sim/data. */
+const char *sim_entry_name(enum sim_profile profile, uint32_t index);
+
+#endif

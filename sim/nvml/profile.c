@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver profile of this build of the library; compiled once for each with SIM_PROFILE set.
+ */
+#include "nvml/nvml.h"
+
+const enum sim_profile nvml_profile = SIM_PROFILE;

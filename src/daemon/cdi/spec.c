@@ -21,10 +21,18 @@
 #define PRELOAD_CONTAINER_PATH "/etc/ld.so.preload"
 #define MIB (1024 * 1024)
 
-/* A list of strings, growing; NULL once memory ran out. */
-static void add_text(json_t *array, const char *text)
+/* Whether an append failed since the build began: a spec that lacks a mount must not be written.
+ * One build runs on one thread, so the mark is the thread's. */
+static _Thread_local int is_broken;
+
+static void append(json_t *array, json_t *value)
 {
-    json_array_append_new(array, json_string(text));
+    is_broken |= json_array_append_new(array, value);
+}
+
+static void put(json_t *object, const char *key, json_t *value)
+{
+    is_broken |= json_object_set_new(object, key, value);
 }
 
 static void add_textf(json_t *array, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -32,7 +40,7 @@ static void add_textf(json_t *array, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    json_array_append_new(array, json_vsprintf(fmt, args));
+    append(array, json_vsprintf(fmt, args));
     va_end(args);
 }
 
@@ -59,7 +67,7 @@ static json_t *node(const struct alq_driver_node *n)
      * nvidia-uvm's major number may have changed by then. */
     json_t *value = json_pack("{s:s, s:s}", "path", n->path, "permissions", "rw");
     if (strcmp(n->path, n->host_path))
-        json_object_set_new(value, "hostPath", json_string(n->host_path));
+        put(value, "hostPath", json_string(n->host_path));
     return value;
 }
 
@@ -77,7 +85,7 @@ static void add_mount(const struct alq_config *cfg, json_t *mounts, const char *
                       const char *container_path)
 {
     if (!is_extra_mount(cfg, container_path))
-        json_array_append_new(mounts, mount(host_path, container_path, options_ro()));
+        append(mounts, mount(host_path, container_path, options_ro()));
 }
 
 static int is_limited(const struct alq_claim_spec *claim)
@@ -95,11 +103,11 @@ static json_t *common_edits(const struct alq_config *cfg, const struct alq_drive
     json_t *env = json_array(), *nodes = json_array(), *mounts = json_array();
 
     /* Keeps an NVIDIA runtime hook that is installed as well from adding every GPU. */
-    add_text(env, "NVIDIA_VISIBLE_DEVICES=void");
+    append(env, json_string("NVIDIA_VISIBLE_DEVICES=void"));
     for (size_t i = 0; i < cfg->extra_env_count; i++)
-        add_text(env, cfg->extra_env[i]);
+        append(env, json_string(cfg->extra_env[i]));
     for (size_t i = 0; i < files->node_count; i++)
-        json_array_append_new(nodes, node(&files->nodes[i]));
+        append(nodes, node(&files->nodes[i]));
     for (size_t i = 0; i < files->mount_count; i++)
         add_mount(cfg, mounts, files->mounts[i].host_path, files->mounts[i].container_path);
     if (has_limits && library->library_path[0]) {
@@ -110,12 +118,12 @@ static json_t *common_edits(const struct alq_config *cfg, const struct alq_drive
         const struct alq_extra_mount *extra = &cfg->extra_mounts[i];
         json_t *options = json_array();
         for (char **option = extra->options; option && *option; option++)
-            add_text(options, *option);
-        json_array_append_new(mounts, mount(extra->host_path, extra->container_path, options));
+            append(options, json_string(*option));
+        append(mounts, mount(extra->host_path, extra->container_path, options));
     }
     json_t *edits = json_pack("{s:o, s:o}", "env", env, "deviceNodes", nodes);
     if (json_array_size(mounts))
-        json_object_set(edits, "mounts", mounts);
+        put(edits, "mounts", json_incref(mounts));
     json_decref(mounts);
     return edits;
 }
@@ -168,8 +176,7 @@ static void add_share_files(json_t *mounts, const struct alq_config *cfg,
             alq_str_printf("%s/shares/%s/%s", cfg->run_dir, share->share_id, files[i].name);
         alq_auto_free char *inside =
             alq_str_printf(ALQ_SHARE_ROOT "/%s/%s", share->share_id, files[i].name);
-        json_array_append_new(
-            mounts, host && inside ? mount(host, inside, options_share(files[i].access)) : NULL);
+        append(mounts, host && inside ? mount(host, inside, options_share(files[i].access)) : NULL);
     }
 }
 
@@ -189,11 +196,10 @@ static int share_device(const struct alq_config *cfg, const struct alq_claim_spe
         json_t *env = json_array(), *mounts = json_array();
         add_limits(env, share, gpu_position(claim, share));
         add_share_files(mounts, cfg, share);
-        json_object_set_new(edits, "env", env);
-        json_object_set_new(edits, "mounts", mounts);
+        put(edits, "env", env);
+        put(edits, "mounts", mounts);
     }
-    json_array_append_new(
-        devices, json_pack("{s:s, s:o}", "name", share->share_id, "containerEdits", edits));
+    append(devices, json_pack("{s:s, s:o}", "name", share->share_id, "containerEdits", edits));
     return 0;
 }
 
@@ -203,6 +209,7 @@ int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_fil
 {
     if (!claim->share_count)
         return alq_err_set(err, ALQ_EINVAL, "claim %s has no device of this driver", claim->uid);
+    is_broken = 0;
     alq_auto_json json_t *devices = json_array();
     for (uint32_t i = 0; i < claim->share_count; i++) {
         int rc = share_device(cfg, claim, &claim->shares[i], devices, err);
@@ -213,10 +220,11 @@ int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_fil
     alq_auto_json json_t *built = json_pack("{s:s, s:s, s:O, s:o}", "cdiVersion", "0.3.0", "kind",
                                             kind ? kind : "", "devices", devices, "containerEdits",
                                             common_edits(cfg, files, library, is_limited(claim)));
-    if (!built || json_array_size(devices) != claim->share_count)
+    if (!built || is_broken || json_array_size(devices) != claim->share_count)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    json_object_set_new(built, "cdiVersion", json_string(alq_cdi_lowest_version(built)));
-    int rc = alq_cdi_validate(built, err);
+    put(built, "cdiVersion", json_string(alq_cdi_lowest_version(built)));
+    int rc =
+        is_broken ? alq_err_set(err, ALQ_ENOMEM, "out of memory") : alq_cdi_validate(built, err);
     if (!rc)
         *spec = alq_steal(&built);
     return rc;

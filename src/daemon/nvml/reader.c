@@ -26,6 +26,7 @@
 #include "daemon/nvml/protocol.h"
 
 #define FAILURES_TOLERATED 2 /* in a row, before the last reading is given up */
+#define STOP_MS 1000         /* how long alq_nvml_stop waits for killed children */
 #define STUCK_MAX 4          /* children that do not die; no more are started then */
 #define MIB (1024 * 1024)
 
@@ -123,6 +124,16 @@ static void reap_stuck(struct alq_nvml *n)
         if (n->stuck[i] && waitpid(n->stuck[i], NULL, WNOHANG) != 0)
             n->stuck[i] = 0;
     }
+}
+
+static int is_reaped(struct alq_nvml *n)
+{
+    reap_stuck(n);
+    for (size_t i = 0; i < STUCK_MAX; i++) {
+        if (n->stuck[i])
+            return 0;
+    }
+    return 1;
 }
 
 static pid_t *free_stuck(struct alq_nvml *n)
@@ -416,7 +427,9 @@ void alq_nvml_stop(struct alq_nvml *n)
         kill(n->pid, SIGKILL);
         drop_child(n, &status);
     }
-    reap_stuck(n);
+    /* A killed child is gone at once, unless the kernel holds it; then init reaps it after us. */
+    for (int i = 0; i < STOP_MS && !is_reaped(n); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (n->timer)
         event_free(n->timer);
     for (char **a = n->argv; a && *a; a++)

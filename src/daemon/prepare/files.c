@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of prepared claims, see files.h. The scan of the driver's files is shared by all workers
+ * and made anew when the driver on disk has changed; a mutex guards the pointer, a count the scan.
+ */
+#include "daemon/prepare/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "daemon/prepare/share_dir.h"
+#include "daemon/state/claim_spec.h"
+
+#define ALQ_LOG_MODULE "prepare"
+#define SPEC_MAX_BYTES (4u * 1024 * 1024)
+
+struct driver {
+    unsigned refs; /* under files->lock */
+    struct alq_driver_files *found;
+};
+
+struct alq_files {
+    const struct alq_config *cfg;
+    struct alq_store *store;
+    char boot_id[ALQ_BOOT_ID_BYTES];
+    struct alq_library library;
+    pthread_mutex_t lock;
+    struct driver *driver; /* under lock; NULL until first needed */
+};
+
+/* ---- the driver's files -----------------------------------------------------------------------
+ */
+
+static void driver_put(struct alq_files *files, struct driver *driver)
+{
+    pthread_mutex_lock(&files->lock);
+    unsigned left = driver ? --driver->refs : 1;
+    pthread_mutex_unlock(&files->lock);
+    if (left)
+        return;
+    alq_driver_files_free(driver->found);
+    free(driver);
+}
+
+/* The current scan, with a reference for the caller. Two workers may both scan; one result stays.
+ */
+static int driver_get(struct alq_files *files, struct driver **out, struct alq_err *err)
+{
+    pthread_mutex_lock(&files->lock);
+    struct driver *driver = files->driver;
+    if (driver)
+        driver->refs++;
+    pthread_mutex_unlock(&files->lock);
+    if (driver && alq_driver_files_is_current(files->cfg, driver->found)) {
+        *out = driver;
+        return 0;
+    }
+    driver_put(files, driver);
+
+    struct driver *fresh = calloc(1, sizeof(*fresh));
+    if (!fresh)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    int rc = alq_driver_scan(files->cfg, &fresh->found, err);
+    if (rc) {
+        free(fresh);
+        return rc;
+    }
+    fresh->refs = 2; /* ours to keep, and the caller's */
+    pthread_mutex_lock(&files->lock);
+    struct driver *old = files->driver;
+    files->driver = fresh;
+    pthread_mutex_unlock(&files->lock);
+    driver_put(files, old);
+    *out = fresh;
+    return 0;
+}
+
+/* ---- open -------------------------------------------------------------------------------------
+ */
+
+static int check_writable(const char *dir, const char *flag, struct alq_err *err)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/.aliquot-probe-XXXXXX", dir);
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return alq_err_errno(err, errno, "directory %s (%s) cannot be written to", dir, flag);
+    close(fd);
+    unlink(path);
+    return 0;
+}
+
+int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const char *boot_id,
+                   struct alq_files **files, struct alq_err *err)
+{
+    struct alq_files *f = calloc(1, sizeof(*f));
+    if (!f)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    f->cfg = cfg;
+    f->store = store;
+    snprintf(f->boot_id, sizeof(f->boot_id), "%s", boot_id);
+    pthread_mutex_init(&f->lock, NULL);
+    int rc = alq_file_mkdirs(cfg->cdi_dir, 0755, err);
+    if (!rc)
+        rc = check_writable(cfg->cdi_dir, "--cdi-dir", err);
+    if (!rc)
+        rc = alq_share_root_prepare(cfg, err);
+    if (!rc)
+        rc = check_writable(cfg->run_dir, "--run-dir", err);
+    if (!rc)
+        rc = alq_library_install(cfg, &f->library, err);
+    if (rc) {
+        alq_files_close(f);
+        return rc;
+    }
+    *files = f;
+    return 0;
+}
+
+void alq_files_close(struct alq_files *files)
+{
+    if (!files)
+        return;
+    driver_put(files, files->driver);
+    pthread_mutex_destroy(&files->lock);
+    free(files);
+}
+
+/* ---- one claim --------------------------------------------------------------------------------
+ */
+
+static int write_spec(struct alq_files *files, const struct alq_claim_spec *claim,
+                      struct alq_err *err)
+{
+    struct driver *driver = NULL;
+    alq_auto_json json_t *spec = NULL;
+    int rc = driver_get(files, &driver, err);
+    if (rc)
+        return rc;
+    rc = alq_cdi_spec_build(files->cfg, driver->found, &files->library, claim, &spec, err);
+    driver_put(files, driver);
+    if (rc)
+        return rc;
+    alq_auto_free char *text = alq_json_dump(spec);
+    alq_auto_free char *path = alq_cdi_path(files->cfg, claim->uid);
+    alq_auto_free char *have = NULL;
+    size_t have_len = 0;
+    if (!text || !path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    size_t len = strlen(text);
+    if (!alq_file_read(path, SPEC_MAX_BYTES, &have, &have_len, NULL) && have_len == len &&
+        !memcmp(have, text, len))
+        return 0;
+    rc = alq_file_mkdirs(files->cfg->cdi_dir, 0755, err);
+    return rc ? rc : alq_file_write_atomic(path, text, len, 0644, 1, err);
+}
+
+/* Everything but the record. */
+static int remove_files(struct alq_files *files, const char *uid, struct alq_err *err)
+{
+    alq_auto_free char *path = alq_cdi_path(files->cfg, uid);
+    if (!path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    int rc = alq_file_remove(path, 0, err);
+    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX && !rc; i++) {
+        char id[ALQ_SHARE_ID_BYTES];
+        alq_share_id_format(uid, i, id);
+        rc = alq_share_dir_remove(files->cfg, id, err);
+    }
+    return rc;
+}
+
+static int put_record(struct alq_files *files, const struct alq_claim_spec *claim,
+                      enum alq_record_state state, struct alq_err *err)
+{
+    struct alq_record record = {.state = state, .claim = *claim};
+    memcpy(record.boot_id, files->boot_id, sizeof(record.boot_id));
+    return alq_store_put(files->store, &record, err);
+}
+
+static int make_files(struct alq_files *files, const struct alq_claim_spec *claim,
+                      struct alq_err *err)
+{
+    for (uint32_t i = 0; i < claim->share_count; i++) {
+        if (claim->shares[i].is_admin)
+            continue;
+        int rc = alq_share_dir_ensure(files->cfg, &claim->shares[i], NULL, err);
+        if (rc)
+            return rc;
+    }
+    return write_spec(files, claim, err);
+}
+
+int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
+                      struct alq_err *err)
+{
+    if (has_record)
+        return make_files(files, claim, err);
+    /* What lies there without a record of this boot is of another life of the claim. */
+    int rc = remove_files(files, claim->uid, err);
+    if (!rc)
+        rc = put_record(files, claim, ALQ_RECORD_STARTED, err);
+    if (!rc)
+        rc = make_files(files, claim, err);
+    if (!rc)
+        rc = put_record(files, claim, ALQ_RECORD_COMPLETED, err);
+    if (!rc)
+        return 0;
+    struct alq_err why = ALQ_ERR_INIT;
+    if (alq_files_unprepare(files, claim->uid, &why))
+        alq_warn(ALQ_LOG_KV({"claim", claim->uid}), "rolling back: %s", why.text);
+    return rc;
+}
+
+int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err)
+{
+    int rc = remove_files(files, uid, err);
+    return rc ? rc : alq_store_remove(files->store, uid, err);
+}
+
+/* ---- sweep ------------------------------------------------------------------------------------
+ */
+
+/* The claim's UID of a share directory "<uid>-<index>". */
+static int uid_of_share(const char *name, char *uid, size_t size)
+{
+    const char *dash = strrchr(name, '-');
+    size_t n = dash ? (size_t)(dash - name) : 0;
+    if (!n || n >= size || !dash[1] || dash[1 + strspn(dash + 1, "0123456789")])
+        return -1;
+    memcpy(uid, name, n);
+    uid[n] = '\0';
+    return alq_claim_uid_is_valid(uid) ? 0 : -1;
+}
+
+/* The claim's UID of a spec "k8s.<driver>-claim_<uid>.json"; is_ours also for its temporaries. */
+static int uid_of_spec(const char *name, const char *prefix, char *uid, size_t size,
+                       int *is_temporary)
+{
+    size_t n = strlen(prefix);
+    *is_temporary = name[0] == '.' && !strncmp(name + 1, prefix, n);
+    if (*is_temporary)
+        return 0;
+    const char *dot = strrchr(name, '.');
+    if (strncmp(name, prefix, n) != 0 || !dot || strcmp(dot, ".json") != 0 || dot < name + n ||
+        (size_t)(dot - name) - n >= size)
+        return -1;
+    memcpy(uid, name + n, (size_t)(dot - name) - n);
+    uid[(size_t)(dot - name) - n] = '\0';
+    return 0;
+}
+
+static void sweep_shares(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
+                         void *arg)
+{
+    alq_auto_free char *root = alq_share_root(files->cfg);
+    alq_auto_closedir DIR *dir = root ? opendir(root) : NULL;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char uid[64];
+        struct alq_err err = ALQ_ERR_INIT;
+        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || is_kept(arg, uid))
+            continue;
+        if (alq_share_dir_remove(files->cfg, entry->d_name, &err))
+            alq_warn(ALQ_LOG_KV({"share", entry->d_name}), "orphan stays: %s", err.text);
+        else
+            alq_info(ALQ_LOG_KV({"share", entry->d_name}), "orphan share directory removed");
+    }
+}
+
+static void sweep_specs(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
+                        void *arg)
+{
+    alq_auto_free char *prefix = alq_str_printf("k8s.%s-claim_", files->cfg->driver_name);
+    alq_auto_closedir DIR *dir = opendir(files->cfg->cdi_dir);
+    for (struct dirent *entry; dir && prefix && (entry = readdir(dir));) {
+        char uid[64];
+        int is_temporary;
+        if (uid_of_spec(entry->d_name, prefix, uid, sizeof(uid), &is_temporary) ||
+            (!is_temporary && is_kept(arg, uid)))
+            continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
+            alq_warn(ALQ_LOG_KV({"file", entry->d_name}), "orphan stays: %s", strerror(errno));
+        else
+            alq_info(ALQ_LOG_KV({"file", entry->d_name}), "orphan CDI spec removed");
+    }
+}
+
+void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid), void *arg)
+{
+    sweep_shares(files, is_kept, arg);
+    sweep_specs(files, is_kept, arg);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state machine of claims: what the kubelet asks becomes operations that take effect per claim
+ * in order of arrival, and in parallel for different claims (contract 6). It asks the API server
+ * for the claim, checks that the GPUs have room for what is promised, and has workers make the
+ * files. Loop thread only.
+ *
+ * An Unprepare cancels every Prepare of its claim that came before it. A Prepare is judged by a GET
+ * made when its turn has come. Memory and cores promised on a GPU never exceed what it has; a
+ * Prepare without room waits for an Unprepare, and near its deadline is refused with the names of
+ * the holders, once those holders whose claims no longer exist have been unprepared.
+ */
+#ifndef ALQ_DAEMON_PREPARE_PREPARE_H
+#define ALQ_DAEMON_PREPARE_PREPARE_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/config.h"
+#include "daemon/domain.h"
+#include "daemon/prepare/allocation.h"
+#include "daemon/prepare/files.h"
+
+struct event_base;
+struct alq_work;
+struct alq_prepare;
+
+/* How claims are looked up; alq_kube_get_claim and alq_kube_cancel, with their contracts. */
+struct alq_claim_source {
+    void *(*get)(void *arg, const char *namespace_, const char *name, long timeout_ms,
+                 void (*cb)(void *cb_arg, int status, json_t *body, const struct alq_err *err),
+                 void *cb_arg, struct alq_err *err);
+    void (*cancel)(void *call);
+    void *arg;
+};
+
+/* The end of an operation. err NULL: success; claim (borrowed) is what is prepared, NULL for
+ * Unprepare. May come before the call that asked returns. */
+typedef void (*alq_prepare_cb)(void *arg, const struct alq_claim_spec *claim,
+                               const struct alq_err *err);
+
+/* Everything passed outlives it. NULL when out of memory. */
+struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, struct event_base *base,
+                                    struct alq_work *work, struct alq_files *files,
+                                    const struct alq_claim_source *source, const char *boot_id,
+                                    struct alq_err *err);
+/* Open operations end with ALQ_ECANCELED. No job may be running: free the workers first. NULL-safe.
+ */
+void alq_prepare_free(struct alq_prepare *prepare);
+
+/* Before the loop runs: a record that was found; its claim is taken over. */
+int alq_prepare_adopt(struct alq_prepare *prepare, struct alq_record *record, struct alq_err *err);
+
+/* After the last record: sweeps what no record knows, rolls back what was not completed, rebuilds
+ * what was lost, then looks up the claims one by one and unprepares those that are gone. */
+void alq_prepare_start(struct alq_prepare *prepare);
+
+/* The node's GPUs (copied; named). err non-NULL: there is no reading, for this reason. */
+void alq_prepare_set_gpus(struct alq_prepare *prepare, const struct alq_gpu_list *list,
+                          const struct alq_err *err);
+
+/* deadline_ns on CLOCK_MONOTONIC, INT64_MAX for none. Every error is retryable by the kubelet. */
+void alq_prepare_claim(struct alq_prepare *prepare, const struct alq_claim_id *id,
+                       int64_t deadline_ns, alq_prepare_cb cb, void *arg);
+void alq_unprepare_claim(struct alq_prepare *prepare, const struct alq_claim_id *id,
+                         alq_prepare_cb cb, void *arg);
+
+/* Claims with a promise in force. */
+unsigned alq_prepare_count(const struct alq_prepare *prepare);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strict decoding of ShareConfig, see share_config.h. Pure functions, any thread. */
+#include "daemon/prepare/share_config.h"
+
+#include <string.h>
+
+#include "base/json.h"
+
+struct word {
+    const char *text;
+    uint32_t value;
+};
+
+static const struct word policies[] = {
+    {"Hard", ALQ_POLICY_HARD}, {"Burst", ALQ_POLICY_BURST}, {"None", ALQ_POLICY_NONE}, {NULL, 0}};
+static const struct word levels[] = {
+    {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}, {NULL, 0}};
+
+static int take_word(const json_t *object, const char *key, const char *name,
+                     const struct word *words, const char *choice, uint32_t *out,
+                     struct alq_err *err)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!value)
+        return 0;
+    for (const struct word *w = words; w->text && json_is_string(value); w++) {
+        if (strcmp(w->text, json_string_value(value)) != 0)
+            continue;
+        *out = w->value;
+        return 0;
+    }
+    return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is none of %s", name,
+                       json_is_string(value) ? json_string_value(value) : "(not a string)", choice);
+}
+
+/* The object at key, checked for unknown fields; *object NULL when absent. */
+static int take_object(const json_t *parent, const char *key, const char *const *keys,
+                       const json_t **object, struct alq_err *err)
+{
+    *object = json_object_get(parent, key);
+    if (!*object)
+        return 0;
+    if (!json_is_object(*object))
+        return alq_err_set(err, ALQ_EINVAL, "%s: not an object", key);
+    return alq_json_only_keys(*object, keys, key, err);
+}
+
+static int take_compute(const json_t *root, struct alq_share_tuning *tuning, struct alq_err *err)
+{
+    static const char *const keys[] = {"policy", "priority", NULL};
+    const json_t *compute;
+    int rc = take_object(root, "compute", keys, &compute, err);
+    if (rc || !compute)
+        return rc;
+    rc = take_word(compute, "policy", "compute.policy", policies, "Hard, Burst, None",
+                   &tuning->policy, err);
+    const json_t *priority = json_object_get(compute, "priority");
+    if (rc || !priority)
+        return rc;
+    if (!json_is_integer(priority) || json_integer_value(priority) < 0 ||
+        json_integer_value(priority) > 1)
+        return alq_err_set(err, ALQ_EINVAL, "compute.priority: neither 0 nor 1");
+    tuning->priority = (uint32_t)json_integer_value(priority);
+    return 0;
+}
+
+/* The control file has no field for waiting and spilling yet: asked for, they are refused, since to
+ * ignore them would be to promise what is not kept. */
+static int take_memory(const json_t *root, struct alq_err *err)
+{
+    static const char *const keys[] = {"onExhausted", "waitSeconds", "spillToHost", NULL};
+    static const struct word choices[] = {{"Fail", 0}, {"Wait", 1}, {NULL, 0}};
+    const json_t *memory;
+    uint32_t on_exhausted = 0;
+    int rc = take_object(root, "memory", keys, &memory, err);
+    if (rc || !memory)
+        return rc;
+    rc = take_word(memory, "onExhausted", "memory.onExhausted", choices, "Fail, Wait",
+                   &on_exhausted, err);
+    if (rc)
+        return rc;
+    const json_t *wait = json_object_get(memory, "waitSeconds");
+    if (wait && (!json_is_integer(wait) || json_integer_value(wait) < 0))
+        return alq_err_set(err, ALQ_EINVAL, "memory.waitSeconds: not a number of seconds");
+    if (on_exhausted || wait)
+        return alq_err_set(err, ALQ_ENOTSUP,
+                           "memory.onExhausted: Wait is not supported by this version; use Fail");
+    if (json_object_get(memory, "spillToHost"))
+        return alq_err_set(err, ALQ_ENOTSUP,
+                           "memory.spillToHost is not supported by this version; leave it out");
+    return 0;
+}
+
+int alq_share_config_apply(const json_t *parameters, struct alq_share_tuning *tuning,
+                           struct alq_err *err)
+{
+    static const char *const keys[] = {"apiVersion", "kind", "compute", "memory", "logLevel", NULL};
+    struct alq_share_tuning result = *tuning;
+    if (!json_is_object(parameters))
+        return alq_err_set(err, ALQ_EINVAL, "parameters: not an object");
+    const char *version = alq_json_str(parameters, "apiVersion");
+    const char *kind = alq_json_str(parameters, "kind");
+    if (!version || !kind || strcmp(version, ALQ_SHARE_CONFIG_API_VERSION) != 0 ||
+        strcmp(kind, "ShareConfig") != 0)
+        return alq_err_set(err, ALQ_EINVAL,
+                           "apiVersion \"%s\", kind \"%s\": only " ALQ_SHARE_CONFIG_API_VERSION
+                           " ShareConfig is known",
+                           version ? version : "", kind ? kind : "");
+    int rc = alq_json_only_keys(parameters, keys, "ShareConfig", err);
+    if (!rc)
+        rc = take_compute(parameters, &result, err);
+    if (!rc)
+        rc = take_memory(parameters, err);
+    if (!rc)
+        rc = take_word(parameters, "logLevel", "logLevel", levels, "error, warn, info, debug",
+                       &result.log_level, err);
+    if (!rc)
+        *tuning = result;
+    return rc;
+}
+
+static int names_request(const json_t *requests, const char *request)
+{
+    size_t i, base = strcspn(request, "/");
+    json_t *item;
+    if (!json_array_size(requests))
+        return 1;
+    json_array_foreach (requests, i, item) {
+        const char *text = json_string_value(item);
+        if (text &&
+            (!strcmp(text, request) || (strlen(text) == base && !strncmp(text, request, base))))
+            return 1;
+    }
+    return 0;
+}
+
+int alq_share_config_resolve(const json_t *config, const char *driver, const char *request,
+                             struct alq_share_tuning *tuning, struct alq_err *err)
+{
+    static const char *const sources[] = {"FromClass", "FromClaim"};
+    for (int source = 0; source < 2; source++) {
+        size_t i;
+        json_t *entry;
+        json_array_foreach (config, i, entry) {
+            const char *from = alq_json_str(entry, "source");
+            const char *for_driver = alq_json_str(entry, "opaque.driver");
+            if (!from || strcmp(from, sources[source]) != 0 || !for_driver ||
+                strcmp(for_driver, driver) != 0 ||
+                !names_request(json_object_get(entry, "requests"), request))
+                continue;
+            int rc = alq_share_config_apply(alq_json_at(entry, "opaque.parameters"), tuning, err);
+            if (rc)
+                return alq_err_wrap(err, "configuration %zu of the %s", i,
+                                    source ? "claim" : "device class");
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory of one share: control, usage and hami.cache (contract 2, include/aliquot/share.h).
+ * Files are made once, then changed in place only, since containers have them bind-mounted.
+ * Blocking: workers, one at a time per share.
+ */
+#ifndef ALQ_DAEMON_PREPARE_SHARE_DIR_H
+#define ALQ_DAEMON_PREPARE_SHARE_DIR_H
+
+#include "base/err.h"
+#include "daemon/config.h"
+#include "daemon/domain.h"
+
+/* <run dir>/shares; malloc'ed. */
+char *alq_share_root(const struct alq_config *cfg);
+
+/* Makes <run dir>/shares (0755) and checks that it is on tmpfs. ALQ_ENOTSUP: it is on a disk. */
+int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err);
+
+/* Makes what is missing of the share's directory and files; publishes limits that differ from those
+ * in force. *made (may be NULL) counts files made. ALQ_EIO: names the file. */
+int alq_share_dir_ensure(const struct alq_config *cfg, const struct alq_share_spec *share,
+                         unsigned *made, struct alq_err *err);
+
+/* Takes the directory away; a missing one is success. */
+int alq_share_dir_remove(const struct alq_config *cfg, const char *share_id, struct alq_err *err);
+
+#endif

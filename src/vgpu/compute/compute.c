@@ -311,7 +311,7 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
 /* Takes need_ns from the gate that would give it first, and waits for it. The index of the share it
  * came from. */
 static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, uint64_t need_ns,
-                         uint64_t *now)
+                         uint32_t jitter_ns, uint64_t *now)
 {
     uint8_t best = 0;
     struct alq_gate_rate rate, best_rate = {0};
@@ -331,7 +331,7 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     uint64_t at = alq_gate_reserve(share->gate, &best_rate, *now, need_ns);
     atomic_store_explicit(&dev->is_throttled, at > *now, RELAXED);
     if (at > *now)
-        *now = wait_for_turn(c, dev, share, best_rate, at, *now);
+        *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, *now);
     return best;
 }
 
@@ -432,7 +432,13 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
             unlock(st);
         }
         uint64_t before_ns = now;
-        out->share = pass_gate(c, dev, need, &now);
+        /* Behind waits that come at regular times, a neighbour's regular turns would always look
+         * the same. */
+        uint32_t jitter = 0;
+        if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) != ALQ_SPREAD_FLAT &&
+            (est >= ALQ_SINGLE_NS || alq_estimate_is_nearly_due(entry)))
+            jitter = alq_estimates_random(&c->estimates) % ALQ_JITTER_NS;
+        out->share = pass_gate(c, dev, need, jitter, &now);
         has_waited = now != before_ns;
         atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
         atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - est), RELAXED);

@@ -24,8 +24,10 @@
     20000000u /* estimated work on the GPU and not read back, or eight launches if that is more */
 #define ALQ_CREDIT_NS 100000u /* taken from the gate at a time for launches shorter than that */
 #define ALQ_CREDIT_THROTTLED_NS 500000u /* likewise where the gate makes us wait */
-#define ALQ_SPIN_NS 60000u              /* waits end by spinning for this long */
-#define ALQ_WAIT_STEP_NS 10000000u      /* waits look at control, and at our own work, this often */
+#define ALQ_JITTER_NS                                                                              \
+    1000000u /* waits before timings of functions whose timings differ are up to so much longer */
+#define ALQ_SPIN_NS 60000u         /* waits end by spinning for this long */
+#define ALQ_WAIT_STEP_NS 10000000u /* waits look at control, and at our own work, this often */
 
 /* One stream as the gate sees it. Under its try-lock, apart from the key. */
 struct alq_compute_stream {

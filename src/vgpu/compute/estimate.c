@@ -117,8 +117,9 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
     for (uint32_t i = floor_n + 1; i < n; i++)
         if (s[i] - s[i - 1] <= s[i] / 64)
             twins++;
-    /* No floor: the work differs. A second level that comes back: likewise. */
-    if (floor_n * 5 < n || (rest >= 3 && twins * 2 >= rest)) {
+    /* No floor: the work differs. A second level that comes back: likewise. Too few to tell: a mean
+     * errs on the side of the others. */
+    if (n < 8 || floor_n * 5 < n || (rest >= 2 && twins * 2 >= rest)) {
         *spread = ALQ_SPREAD_WIDE;
         return (uint32_t)(sum / n);
     }
@@ -127,7 +128,7 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
 }
 
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns)
+                        uint64_t measured_ns, bool is_quiet)
 {
     uint32_t ns = measured_ns > ALQ_ESTIMATE_MAX_NS ? ALQ_ESTIMATE_MAX_NS : (uint32_t)measured_ns;
     uint32_t expect = 0, sorted[ALQ_SAMPLES], n;
@@ -142,6 +143,11 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
         STORE(&entry->age, LOAD(&table->age));
         n = 0;
     }
+    if (is_quiet && entry->is_provisional)
+        n = 0;
+    else if (!is_quiet && n > 0 && !entry->is_provisional)
+        goto out;
+    entry->is_provisional = !is_quiet;
     entry->ring[n % ALQ_SAMPLES] = ns;
     n++;
     STORE(&entry->samples, n);
@@ -153,6 +159,7 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     STORE(&entry->est_ns, judge(sorted, n, &spread));
     STORE(&entry->low_ns, sorted[0]);
     STORE(&entry->spread, (uint32_t)spread);
+out:
     __atomic_store_n(&entry->learning, 0, __ATOMIC_RELEASE);
 }
 

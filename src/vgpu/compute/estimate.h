@@ -52,7 +52,8 @@ struct alq_estimate {
     uint32_t learning; /* try-lock of the ring */
     uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
     uint32_t ring[ALQ_SAMPLES];
-    uint8_t reserved[24];
+    uint32_t is_provisional; /* the samples were not taken in quiet moments; with `learning` */
+    uint8_t reserved[20];
 };
 static_assert(sizeof(struct alq_estimate) == 128, "estimate");
 
@@ -90,10 +91,10 @@ static inline bool alq_estimate_is_due(const struct alq_estimates *table,
     return false;
 }
 
-/* A timing of the entry is due within half a period: take it now if the moment is good. */
+/* A timing of the entry is due within a quarter of a period: take it now if the moment is good. */
 static inline bool alq_estimate_is_nearly_due(const struct alq_estimate *entry)
 {
-    return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 2;
+    return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 4;
 }
 
 /* The launch that was due could not be timed well now; another one soon shall be. */
@@ -108,9 +109,13 @@ uint32_t alq_estimates_random(struct alq_estimates *table);
 /* A launch of the entry is about to be timed: sets when the next is due. */
 void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
 
-/* Learns from one launch timed alone. */
+/*
+ * Learns from one launch timed alone. is_quiet: nothing else of this process was on the GPU; the
+ * first of these throws away what was learnt from others, which count only as long as there is
+ * nothing better.
+ */
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns);
+                        uint64_t measured_ns, bool is_quiet);
 
 /* The handle is gone, and the next object at that address is another: all its classes start anew.
  */

@@ -137,6 +137,8 @@ void alq_measure_push(struct alq_compute *c, struct alq_compute_device *dev,
         dev->pending[i].is_used = true;
         dev->pending[i].expect_ns = dev->expect_ns;
         dev->pending_count++;
+        dev->pushed_ns = atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
+                         (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
         dev->budget_ns += (int64_t)batch->charged_ns;
         if (dev->budget_ns > BUDGET_MAX_NS)
             dev->budget_ns = BUDGET_MAX_NS;
@@ -232,8 +234,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
-            else if (batch->is_quiet || __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4)
-                alq_estimate_learn(&c->estimates, entry, work);
+            else
+                alq_estimate_learn(&c->estimates, entry, work, batch->is_quiet);
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))
                 work = alq_estimate_ns(entry);
@@ -264,6 +266,12 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
     if (batch->is_single && batch->entry)
         __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
     release(c, dev, batch);
+    /* All is back and nothing was launched since: the GPU is idle, whatever estimates say. */
+    uint64_t launched = atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
+                        (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
+    if (dev->pending_count == 0 && launched == dev->pushed_ns &&
+        atomic_load_explicit(&dev->idle_at_ns, memory_order_relaxed) > now_ns)
+        atomic_store_explicit(&dev->idle_at_ns, now_ns, memory_order_relaxed);
 }
 
 void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now_ns,

@@ -116,6 +116,7 @@ struct alq_compute_device {
     /* With the measuring lock: */
     int64_t budget_ns;  /* work done less driver calls paid for */
     uint64_t expect_ns; /* when what was pushed should be done, if the GPU is ours */
+    uint64_t pushed_ns; /* what had been launched when the last batch was pushed */
     uint32_t pending_count;
     struct alq_batch pending[ALQ_PENDING];
     uint64_t local_cover[1u << ALQ_LOCAL_COUNT_SHIFT];

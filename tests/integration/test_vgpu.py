@@ -581,7 +581,7 @@ class Oracle(Case):
     def test_physical_bytes_never_pass_the_limit(self):
         if not SIMCTL.exists():
             self.skipTest("simctl is not built")
-        self.share(2 * GIB)
+        self.share(2 * GIB, context=320 * MIB)  # the simulated card's contexts take 295 MiB
         group = self.shares.name
         clients = [Client(self, group=group).start() for _ in range(3)]
         for line in ("module", "bisect"):

@@ -236,13 +236,11 @@ static inline uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Under the device's time lock, which all writers of these words hold. */
 static inline void raise_to(_Atomic uint64_t *word, uint64_t value)
 {
-    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
-
-    while (value > seen && !atomic_compare_exchange_weak_explicit(
-                               word, &seen, value, memory_order_relaxed, memory_order_relaxed))
-        ;
+    if (value > atomic_load_explicit(word, memory_order_relaxed))
+        atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
 /* init.c */
@@ -269,7 +267,7 @@ void stream_open(struct CUstream_st *stream, struct CUctx_st *context, unsigned 
 void stream_free_all(struct CUctx_st *context);
 /* Earliest start of new work on a stream: its own end and what it synchronises with. */
 uint64_t stream_ready_ns(struct CUstream_st *stream, uint64_t now);
-/* Work that ends then was given to the stream. */
+/* Work that ends then was given to the stream. Under the device's time lock. */
 void stream_push(struct CUstream_st *stream, uint64_t end_ns);
 /* Work for the stream alone (a host copy, a callback), of that length. */
 void stream_add(struct CUstream_st *stream, uint64_t duration_ns);

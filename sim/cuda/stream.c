@@ -322,7 +322,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
     if (atomic_load(&s->capture) || atomic_load(&event->capture))
         return capture_event_wait(s, event);
     at = atomic_load_explicit(&event->time_ns, memory_order_acquire);
-    if (at)
+    if (at) {
+        pthread_mutex_lock(&s->context->device->time_lock);
         stream_push(s, at);
+        pthread_mutex_unlock(&s->context->device->time_lock);
+    }
     return CUDA_SUCCESS;
 }

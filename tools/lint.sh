@@ -15,7 +15,7 @@ jobs=$(nproc)
 failed=()
 
 sources() {
-    git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
+    git -c safe.directory='*' ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
         [ ! -f "$file" ] || printf '%s\n' "$file"
     done
 }
@@ -36,6 +36,10 @@ check() {
 mapfile -t c_files < <(sources '*.c' '*.h')
 mapfile -t sh_files < <(sources '*.sh' '.ci/run' 'tests/e2e/*.bash')
 mapfile -t py_files < <(sources '*.py')
+if [ ${#c_files[@]} -eq 0 ] || [ ${#py_files[@]} -eq 0 ]; then
+    echo "lint: git names no sources here; this is to be run in a clone" >&2
+    exit 1
+fi
 
 # The compiled sources below src/, sim/, demo/ and bench/: tests are held by the compiler's warnings and by running.
 # gcc's options that clang does not know are taken out of the compile commands.

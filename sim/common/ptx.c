@@ -101,15 +101,19 @@ static void skip_braces(struct scan *s)
 static int variable(struct scan *s, char name[256], uint64_t *bytes, uint32_t *align)
 {
     uint64_t size = 0, vector = 1;
+    int is_pointer = 0;
 
     *align = 0;
     *name = '\0';
     for (;; next(s)) {
         if (is(s, ".align")) {
             next(s);
-            *align = (uint32_t)strtoul(s->word, NULL, 10);
+            if (!is_pointer) /* else it says how aligned what it points to is */
+                *align = (uint32_t)strtoul(s->word, NULL, 10);
         } else if (is(s, ".ptr")) {
-            size = size ? size : 8;
+            is_pointer = 1;
+        } else if (is(s, ".texref") || is(s, ".samplerref") || is(s, ".surfref")) {
+            size = 8; /* opaque handles */
         } else if (is(s, ".v2")) {
             vector = 2;
         } else if (is(s, ".v4")) {

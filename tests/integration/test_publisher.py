@@ -189,6 +189,7 @@ class Layout(Case):
         self.settled(publisher, 3)
         publisher.say("gpus 0 -")
         wait_for("no slices", lambda: not self.server.mine())
+        self.assertNotIn("somebody else", publisher.text())
         publisher.say("gpus 1 550.163.1")
         self.settled(publisher, 1)
 

@@ -188,6 +188,12 @@ static void put_written(struct alq_slices *s, json_t *slice)
     raise_floor(s);
 }
 
+/* Our own deletion, whose answer comes on another connection and may be later than its event. */
+static int is_being_deleted(const struct alq_slices *s, const char *name)
+{
+    return s->writing && s->action.verb == ALQ_POOL_DELETE && !strcmp(s->action.name, name);
+}
+
 static void put_event(struct alq_slices *s, const struct alq_watch_event *event)
 {
     const char *name = alq_json_str(event->object, "metadata.name");
@@ -200,7 +206,7 @@ static void put_event(struct alq_slices *s, const struct alq_watch_event *event)
     const char *pending = json_string_value(json_object_get(s->pending, name));
 
     if (event->type == ALQ_WATCH_DELETED) {
-        int is_ours = !json_object_del(s->deleted, uid);
+        int is_ours = !json_object_del(s->deleted, uid) || is_being_deleted(s, name);
         if (!old_uid || strcmp(old_uid, uid))
             return;
         json_object_del(s->pending, name);

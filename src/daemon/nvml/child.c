@@ -58,6 +58,7 @@ static struct {
 struct child {
     char *library; /* path of libnvidia-ml on the host */
     struct stat library_stat;
+    int is_stale; /* a GPU or the driver went away: only a new process may see it come back */
     struct alq_nvml_reading reading;
 };
 
@@ -215,8 +216,15 @@ static nvmlReturn_t read_memory(nvmlDevice_t device, struct alq_gpu *gpu)
     return status;
 }
 
+static int is_lost(nvmlReturn_t status)
+{
+    return status == NVML_ERROR_GPU_IS_LOST || status == NVML_ERROR_UNINITIALIZED ||
+           status == NVML_ERROR_DRIVER_NOT_LOADED || status == NVML_ERROR_RESET_REQUIRED ||
+           status == NVML_ERROR_UNKNOWN;
+}
+
 /* Fills *gpu, or *reason with why the GPU cannot be shared. The first failing call ends it. */
-static int read_gpu(uint32_t index, struct alq_gpu *gpu, char *reason, size_t size)
+static int read_gpu(struct child *c, uint32_t index, struct alq_gpu *gpu, char *reason, size_t size)
 {
     nvmlDevice_t device = NULL;
     nvmlPciInfo_t pci = {0};
@@ -231,6 +239,7 @@ static int read_gpu(uint32_t index, struct alq_gpu *gpu, char *reason, size_t si
         nvmlReturn_t status = nvml.name(__VA_ARGS__);                                              \
         if (status != NVML_SUCCESS) {                                                              \
             snprintf(reason, size, "%s gives %d: %.100s", #name, (int)status, nvml_text(status));  \
+            c->is_stale |= is_lost(status);                                                        \
             return -1;                                                                             \
         }                                                                                          \
     } while (0)
@@ -250,6 +259,7 @@ static int read_gpu(uint32_t index, struct alq_gpu *gpu, char *reason, size_t si
     nvmlReturn_t status = read_memory(device, gpu);
     if (status != NVML_SUCCESS) {
         snprintf(reason, size, "%s does not tell its memory: %.100s", gpu->uuid, nvml_text(status));
+        c->is_stale |= is_lost(status);
         return -1;
     }
     if (nvml.nvmlDeviceGetBrand)
@@ -290,7 +300,7 @@ static int read_all(struct child *c)
         struct alq_nvml_left_out *out = &c->reading.left_out[c->reading.left_out_count];
         struct alq_gpu *gpu = &list->gpus[list->count];
         *gpu = (struct alq_gpu){0};
-        if (!read_gpu(i, gpu, out->reason, sizeof(out->reason))) {
+        if (!read_gpu(c, i, gpu, out->reason, sizeof(out->reason))) {
             list->count++;
         } else {
             out->index = i;
@@ -364,6 +374,9 @@ int alq_nvml_child_main(int argc, char **argv)
         } else if (is_library_replaced(c)) {
             c->reading.is_restart_wanted = 1;
             rc = give_up(c, ALQ_EAGAIN, "%s was replaced", c->library);
+        } else if (c->is_stale) {
+            c->reading.is_restart_wanted = 1;
+            rc = give_up(c, ALQ_EAGAIN, "a GPU was lost, looking whether it is back");
         }
         if (!rc)
             rc = read_all(c);

@@ -53,6 +53,7 @@ struct alq_nvml {
     char *line;
     size_t line_len;
     char *told;     /* what the caller was told last, as text to compare */
+    char *restart;  /* why a child last asked for another */
     char *left_out; /* what was logged last about GPUs left out */
     int has_reading;
 };
@@ -234,7 +235,8 @@ static int handle_line(struct alq_nvml *n, const char *line, size_t len)
         alq_warn(NULL, "%s", reading ? err.text : "out of memory");
         child_failed(n, ALQ_EPROTO, "sent what cannot be read");
     } else if (reading->is_restart_wanted) {
-        alq_info(NULL, "driver changed, starting another reader: %s", reading->reason);
+        if (is_news(&n->restart, strdup(reading->reason)))
+            alq_info(NULL, "starting another reader: %s", reading->reason);
         drop_child(n, &status);
         arm(n, n->timing.retry_min_ms);
     } else if (reading->code) {
@@ -437,6 +439,7 @@ void alq_nvml_stop(struct alq_nvml *n)
     free(n->argv);
     free(n->line);
     free(n->told);
+    free(n->restart);
     free(n->left_out);
     free(n);
 }

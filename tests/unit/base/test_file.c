@@ -13,7 +13,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "private_mounts.h"
 
 /* Each: 0 lets the call through, an errno makes it fail. */
 static int fail_write, fail_fsync, fail_fchmod, fail_renameat, fail_close;
@@ -333,11 +333,7 @@ static void write_atomic_over_the_file_size_limit_leaves_no_temporary(void **sta
  * cannot mount here. */
 static int full_and_read_only_child(void)
 {
-    uid_t uid = getuid();
-    if (unshare(CLONE_NEWNS | (uid ? CLONE_NEWUSER : 0)) < 0)
-        return 77;
-    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("alq", dir, "tmpfs", 0, "size=8k,mode=0777") < 0)
+    if (private_mounts() < 0 || mount("alq", dir, "tmpfs", 0, "size=8k,mode=0777") < 0)
         return 77;
     char data[16384] = {0};
     struct alq_err err = ALQ_ERR_INIT;

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The measured program of bench_hook.c: linked with libcuda, so that its calls go the way the dynamic linker bound them. Prints
+ * lines "name min median" in nanoseconds an operation, over rounds short enough that a quiet one is among them.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "aliquot/cuda_abi.h"
+
+enum { ROUNDS = 61, LIVE = 10, MILLION = 1000000 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print(const char *name, double *rounds, int count)
+{
+    qsort(rounds, (size_t)count, sizeof(*rounds), by_value);
+    printf("%s %.3f %.3f\n", name, rounds[0], rounds[count / 2]);
+}
+
+static void need(CUresult rc, const char *what)
+{
+    if (rc == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "hook_child: %s: %d\n", what, rc);
+    exit(1);
+}
+
+static void launches(void)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".visible .entry busy_us(.param .u64 us)\n{\nret;\n}\n";
+    enum { LAUNCHES = 500 };
+    double rounds[ROUNDS];
+    uint64_t us = 1;
+    void *params[] = {&us};
+    CUmodule module;
+    CUfunction function;
+    need(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    need(cuModuleGetFunction(&function, module, "busy_us"), "cuModuleGetFunction");
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t from = now_ns();
+        for (int i = 0; i < LAUNCHES; i++)
+            need(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+        rounds[round] = (double)(now_ns() - from) / LAUNCHES;
+        need(cuCtxSynchronize(), "cuCtxSynchronize");
+    }
+    print("launch", rounds, ROUNDS);
+}
+
+static uint32_t next_random(void)
+{
+    static uint32_t seed = 1;
+    seed = seed * 1664525u + 1013904223u;
+    return seed >> 8;
+}
+
+/* One of the live ones, at random, is freed and another made; `live` of them all the time. */
+static void allocations(const char *name, uint32_t live, int rounds_wanted, int pairs)
+{
+    CUdeviceptr *all = calloc(live, sizeof(*all));
+    double rounds[ROUNDS];
+    for (uint32_t i = 0; i < live; i++)
+        need(cuMemAlloc_v2(&all[i], 512), "cuMemAlloc");
+    for (int round = 0; round < rounds_wanted; round++) {
+        uint64_t from = now_ns();
+        for (int i = 0; i < pairs; i++) {
+            uint32_t at = next_random() % live;
+            need(cuMemFree_v2(all[at]), "cuMemFree");
+            need(cuMemAlloc_v2(&all[at], 512), "cuMemAlloc");
+        }
+        rounds[round] = (double)(now_ns() - from) / pairs;
+    }
+    print(name, rounds, rounds_wanted);
+    for (uint32_t i = 0; i < live; i++)
+        cuMemFree_v2(all[i]);
+    free(all);
+}
+
+static void refusals(void)
+{
+    double rounds[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        CUdeviceptr p;
+        uint64_t from = now_ns();
+        for (int i = 0; i < 500; i++)
+            if (cuMemAlloc_v2(&p, 1ull << 40) != CUDA_ERROR_OUT_OF_MEMORY)
+                exit(1);
+        rounds[round] = (double)(now_ns() - from) / 500;
+    }
+    print("refuse", rounds, ROUNDS);
+}
+
+static void views(void)
+{
+    double rounds[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t free_bytes, total_bytes;
+        uint64_t from = now_ns();
+        for (int i = 0; i < 500; i++)
+            need(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+        rounds[round] = (double)(now_ns() - from) / 500;
+    }
+    print("view", rounds, ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    need(cuInit(0), "cuInit");
+    need(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
+    launches();
+    allocations("alloc_free.10", LIVE, ROUNDS, 500);
+    refusals();
+    views();
+    if (argc > 1 && !strcmp(argv[1], "million"))
+        allocations("alloc_free.1000000", MILLION, 11, 20000);
+    return 0;
+}

@@ -7,7 +7,10 @@
 #include "cuda/driver.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
+#define PAGE_BYTES 4096ull
+#define CLEAR_MIN_BYTES (1ull << 16)
 #define OVERHEAD_NS 2000ull
 #define HOST_BYTES_PER_US 25000ull
 #define DEVICE_BYTES_PER_US 1000000ull
@@ -30,8 +33,26 @@ static void fill_row(char *to, const struct copy *copy)
         memcpy(to + i, &copy->value, copy->element);
 }
 
+/* Zeroes that cover many pages give them back instead: they read as zero, and a program may well
+ * clear more than this machine has. Only private memory of the windows comes here. */
+static bool clear_pages(const struct copy *copy)
+{
+    uintptr_t from = (uintptr_t)copy->to, to = from + copy->width;
+    uintptr_t first = (from + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1), last = to & ~(PAGE_BYTES - 1);
+
+    if (copy->value || copy->rows != 1 || copy->width < CLEAR_MIN_BYTES)
+        return false;
+    if (madvise((void *)first, last - first, MADV_DONTNEED) != 0)
+        return false;
+    memset((void *)from, 0, first - from);
+    memset((void *)last, 0, to - last);
+    return true;
+}
+
 void copy_run(const struct copy *copy)
 {
+    if (copy->kind == COPY_FILL && clear_pages(copy))
+        return;
     for (size_t row = 0; row < copy->rows; row++) {
         char *to = (char *)copy->to + row * copy->to_pitch;
 
@@ -221,6 +242,10 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, unsigned int 
              (!pitch || rows - 1 <= (SIZE_MAX / 2) / pitch),
          CUDA_ERROR_INVALID_VALUE);
     TRY(side(to, (rows - 1) * pitch + copy.width, true, true, &copy.to, &on_device));
+    if (pitch == copy.width) {
+        copy.width *= rows;
+        copy.rows = 1;
+    }
     return submit(&copy, stream, is_async);
 }
 

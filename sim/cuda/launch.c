@@ -217,9 +217,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                           config->sharedMemBytes, config->hStream, params, extra);
 }
 
-__attribute__((visibility("default"))) CUresult
-cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params,
-                      void **extra);
+__attribute__((visibility("default"))) CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config,
+                                                                      CUfunction function,
+                                                                      void **params, void **extra);
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params,
                                void **extra)

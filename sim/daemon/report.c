@@ -32,10 +32,13 @@ static json_t *process_entry(const struct sim_server *s, const struct sim_client
                      number(get(&cd->timeline.launches)));
 }
 
+/* NULL for a group that never used the device. */
 static json_t *group_entry(const struct sim_server *s, const struct sim_group_entry *g, uint32_t d,
                            uint64_t now)
 {
     uint64_t busy = g->past[d].busy_ns, launches = g->past[d].launches, context = 0;
+    uint64_t bytes = sim_word_bytes(get(&g->map->device[d].used));
+    uint64_t peak = get(&g->map->device[d].peak_bytes);
     int processes = 0;
 
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
@@ -46,10 +49,11 @@ static json_t *group_entry(const struct sim_server *s, const struct sim_group_en
         context += get(&c->map->device[d].account.context_bytes);
         processes += atomic_load(&c->map->device[d].account.context_count) > 0;
     }
-    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:i}", "group", g->name, "bytes",
-                     number(sim_word_bytes(get(&g->map->device[d].used))), "peak_bytes",
-                     number(get(&g->map->device[d].peak_bytes)), "context_bytes", number(context),
-                     "busy_ns", number(busy), "launches", number(launches), "processes", processes);
+    if (!peak && !launches && !processes)
+        return NULL;
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:i}", "group", g->name, "bytes", number(bytes),
+                     "peak_bytes", number(peak), "context_bytes", number(context), "busy_ns",
+                     number(busy), "launches", number(launches), "processes", processes);
 }
 
 static json_t *device_entry(const struct sim_server *s, uint32_t d, uint64_t now)
@@ -57,8 +61,12 @@ static json_t *device_entry(const struct sim_server *s, uint32_t d, uint64_t now
     const struct sim_device_info *info = &s->machine.device[d];
     json_t *groups = json_array(), *processes = json_array();
 
-    for (const struct sim_group_entry *g = s->groups; g; g = g->next)
-        json_array_append_new(groups, group_entry(s, g, d, now));
+    for (const struct sim_group_entry *g = s->groups; g; g = g->next) {
+        json_t *entry = group_entry(s, g, d, now);
+
+        if (entry)
+            json_array_append_new(groups, entry);
+    }
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
         if (c->map && (get(&c->map->device[d].account.held_bytes) ||
                        atomic_load(&c->map->device[d].account.context_count)))

@@ -57,7 +57,8 @@ class Machine:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def env(self, **more):
-        return dict(os.environ, SIMGPU_SOCKET=str(self.socket), LD_LIBRARY_PATH=str(self.root / "usr/lib/x86_64-linux-gnu"), **more)
+        return dict(os.environ, SIMGPU_SOCKET=str(self.socket), LD_LIBRARY_PATH=str(next(self.root.glob("usr/lib/*-linux-gnu"))),
+                    **more)
 
     def client(self, *args, group="", prefix=()):
         return subprocess.Popen([*prefix, SIM / "sim-client", *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -177,6 +178,23 @@ class Memory(SimTest):
             self.assertEqual(self.machine.group("f")["bytes"], 66 * MIB)
             p.stdin.close()
             until(lambda: self.machine.group("f")["bytes"] == 0, "memory outlives the fork child")
+
+    def test_clearing_a_whole_large_card_needs_no_memory(self):
+        machine = Machine([H100])
+        self.addCleanup(machine.close)
+        got = machine.python("""
+ctx, p = C.c_void_p(), C.c_ulonglong()
+check(cu.cuInit(0)); check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)); check(cu.cuCtxSetCurrent(ctx))
+n = 70 << 30
+check(cu.cuMemAlloc_v2(C.byref(p), C.c_size_t(n)))
+check(cu.cuMemsetD8_v2(p, 7, C.c_size_t(1 << 20)))
+check(cu.cuMemsetD8_v2(C.c_ulonglong(p.value + 1), 0, C.c_size_t(n - 1)))
+b = C.create_string_buffer(4)
+check(cu.cuMemcpyDtoH_v2(b, p, C.c_size_t(4)))
+rss = int([l for l in open('/proc/self/status') if l.startswith('VmRSS')][0].split()[1])
+print(json.dumps([b.raw.hex(), rss < 200000]))
+""")
+        self.assertEqual(got, ["07000000", True])
 
     def test_copies_move_bytes_and_figures_agree_with_nvml(self):
         got = self.machine.python("""
@@ -422,6 +440,23 @@ class Daemon(unittest.TestCase):
         self.assertEqual(out.returncode, 1)
         self.assertIn("no simgpud runs there", out.stderr)
         machine.start()
+
+    def test_a_daemon_that_goes_away_is_noticed(self):
+        machine = Machine([SMALL])
+        self.addCleanup(machine.close)
+        code = f"""
+ctx, other, h, u = C.c_void_p(), C.c_void_p(), C.c_void_p(), (C.c_uint * 2)()
+check(cu.cuInit(0)); check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)); check(cu.cuCtxSetCurrent(ctx))
+check(ml.nvmlInit_v2()); check(ml.nvmlDeviceGetHandleByIndex_v2(0, C.byref(h)))
+os.kill({machine.daemon.pid}, 9)
+while ml.nvmlDeviceGetUtilizationRates(h, u) == 0: pass
+print(json.dumps([ml.nvmlDeviceGetUtilizationRates(h, u), cu.cuCtxCreate_v2(C.byref(other), 0, 0), cu.cuCtxSynchronize()]))
+"""
+        self.assertEqual(machine.python(code), [15, 46, 0])
+        machine.daemon.wait(WAIT_S)
+        machine.daemon.stdout.close()
+        machine.start()
+        self.assertEqual(machine.python("print(json.dumps(cu.cuInit(0)))"), 0)
 
     def test_second_daemon_on_a_run_directory_is_refused(self):
         machine = Machine([SMALL])

@@ -45,7 +45,7 @@ struct alq_dev {
 
 enum alq_mode {
     ALQ_MODE_UNKNOWN = 0, /* nobody looked yet */
-    ALQ_MODE_NONE = 1,    /* no share, no environment: hooks do nothing */
+    ALQ_MODE_NONE = 1,    /* no share, no environment: hooks do nothing; entry/pass.h's stubs compare with it */
     ALQ_MODE_LIMITED = 2, /* at least one share in force */
     ALQ_MODE_BROKEN = 3,  /* limits were asked for and cannot be had: cuInit and allocations are refused */
 };
@@ -125,7 +125,15 @@ uint32_t alq_shares_of_uuid(const char *uuid, uint32_t env_index, struct alq_sha
 /* ---- the driver -------------------------------------------------------------------------------------------------------- */
 
 /* Indices of hooked and needed entry points: ALQ_CU_<name>, from entry/cuda.def, in entry/entry.h. */
-void *alq_real_cu(uint32_t index); /* NULL when the driver lacks it or is not loaded */
+extern _Atomic uintptr_t alq_real_table[ALQ_ENTRY_COUNT]; /* 0: lacked, or not looked for yet */
+void *alq_real_slow(uint32_t index);
+
+/* NULL when the driver lacks it or is not loaded. */
+static inline void *alq_real_cu(uint32_t index)
+{
+    uintptr_t address = atomic_load_explicit(&alq_real_table[index], memory_order_relaxed);
+    return __builtin_expect(address != 0, 1) ? (void *)address : alq_real_slow(index);
+}
 
 /* Calls the driver's own function: ALQ_CALL(cuEventQuery, event). The caller knows that the driver has it, or checks alq_has. */
 #define ALQ_CALL(name, ...) (((__typeof__(name) *)alq_real_cu(ALQ_CU_##name))(__VA_ARGS__))

@@ -19,7 +19,7 @@ struct library {
 };
 
 static struct library libraries[LIB_COUNT];
-static _Atomic uintptr_t real[ALQ_ENTRY_COUNT];
+_Atomic uintptr_t alq_real_table[ALQ_ENTRY_COUNT];
 static _Atomic uint16_t reverse[REVERSE_SIZE];
 
 static int library_of(uint32_t index)
@@ -53,7 +53,7 @@ int alq_real_entry_at(const void *address)
         uint16_t have = atomic_load_explicit(&reverse[at], memory_order_acquire);
         if (have == 0)
             return -1;
-        if (atomic_load_explicit(&real[have - 1], memory_order_relaxed) == (uintptr_t)address)
+        if (atomic_load_explicit(&alq_real_table[have - 1], memory_order_relaxed) == (uintptr_t)address)
             return have - 1;
     }
     return -1;
@@ -92,7 +92,7 @@ static void find(int lib)
         return;
     for (uint32_t i = begin; i < end; i++) {
         uintptr_t address = (uintptr_t)alq_elf_symbol(&elf, alq_entry_name(i));
-        atomic_store_explicit(&real[i], address, memory_order_relaxed);
+        atomic_store_explicit(&alq_real_table[i], address, memory_order_relaxed);
         if (address && alq_entry_wrapper(i))
             reverse_put(address, i);
     }
@@ -110,17 +110,9 @@ static bool is_found(int lib)
     return atomic_load_explicit(&libraries[lib].base, memory_order_acquire) != 0;
 }
 
-void *alq_real(uint32_t index)
+void *alq_real_slow(uint32_t index)
 {
-    uintptr_t address = atomic_load_explicit(&real[index], memory_order_relaxed);
-    if (__builtin_expect(address != 0, 1))
-        return (void *)address;
-    return is_found(library_of(index)) ? (void *)atomic_load_explicit(&real[index], memory_order_relaxed) : NULL;
-}
-
-void *alq_real_cu(uint32_t index)
-{
-    return alq_real(index);
+    return is_found(library_of(index)) ? (void *)atomic_load_explicit(&alq_real_table[index], memory_order_relaxed) : NULL;
 }
 
 bool alq_real_is_loaded(uint32_t index)

@@ -14,7 +14,10 @@
 #include "vgpu/entry/entry.h"
 
 /* The driver's own function of a row (enum alq_entry), or NULL: it lacks it, or is not loaded. */
-void *alq_real(uint32_t index);
+static inline void *alq_real(uint32_t index)
+{
+    return alq_real_cu(index);
+}
 
 /* True once the library that the row belongs to is loaded. */
 bool alq_real_is_loaded(uint32_t index);

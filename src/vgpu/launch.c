@@ -62,9 +62,13 @@ static inline CUresult after(struct launch *launch, CUresult result)
 
 #define ARGS(...) __VA_ARGS__
 
-/* One launch: handle, kind, size class, stream, joined. */
+/*
+ * One launch: handle, kind, size class, stream, joined. The exported name itself is a jump to the driver's function while no
+ * share is in force (entry/pass.h), else to this.
+ */
 #define LAUNCH(name, params, args, ...)                                                                                   \
-    ALQ_HOOK CUresult name params                                                                                         \
+    __typeof__(name) alq_gated_##name __attribute__((visibility("hidden")));                                             \
+    CUresult alq_gated_##name params                                                                                      \
     {                                                                                                                     \
         struct launch launch;                                                                                             \
         if (!ALQ_HAS(name))                                                                                               \
@@ -144,7 +148,10 @@ static struct alq_dev *dev_of_stream(CUstream stream)
     return dev ? dev : alq_dev_current();
 }
 
-ALQ_HOOK CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
+__typeof__(cuLaunchCooperativeKernelMultiDevice) alq_gated_cuLaunchCooperativeKernelMultiDevice
+    __attribute__((visibility("hidden")));
+
+CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
 {
     struct launch launches[MULTI_MAX];
     unsigned int gated = 0;

@@ -118,4 +118,26 @@
         OPEN    dlopen, 2
         OPEN    dlmopen, 3
 
+        .macro PASS name, index
+        .globl  \name
+        .type   \name, %function
+        .balign 16
+\name:
+        .cfi_startproc
+        hint    #34
+        adrp    x16, alq_real_table + 8 * (\index)
+        ldr     x16, [x16, :lo12:alq_real_table + 8 * (\index)]
+        cbz     x16, 1f
+        adrp    x17, alq_core_mode_word
+        ldr     w17, [x17, :lo12:alq_core_mode_word]
+        cmp     w17, #1                 /* ALQ_MODE_NONE */
+        b.ne    1f
+        br      x16
+1:      b       alq_gated_\name
+        .cfi_endproc
+        .size   \name, . - \name
+        .endm
+
+#include "vgpu/entry/pass.h"
+
         .section .note.GNU-stack, "", %progbits

@@ -135,4 +135,24 @@
         OPEN    dlopen, 2, %sil
         OPEN    dlmopen, 3, %dl
 
+        .macro PASS name, index
+        .globl  \name
+        .type   \name, @function
+        .balign 16
+\name:
+        .cfi_startproc
+        endbr64
+        movq    alq_real_table + 8 * (\index)(%rip), %rax
+        testq   %rax, %rax
+        jz      1f
+        cmpl    $1, alq_core_mode_word(%rip) /* ALQ_MODE_NONE */
+        jne     1f
+        jmp     *%rax
+1:      jmp     alq_gated_\name
+        .cfi_endproc
+        .size   \name, . - \name
+        .endm
+
+#include "vgpu/entry/pass.h"
+
         .section .note.GNU-stack, "", @progbits

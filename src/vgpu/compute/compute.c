@@ -168,7 +168,7 @@ static struct alq_compute_stream *stream_make(struct alq_compute *c, uint64_t ke
         st->device = (uint8_t)device;
         st->context = (uint8_t)index;
         st->context_handle = current;
-        st->is_open = st->is_unknown = st->is_wide = st->is_quiet = st->is_timing = st->is_mixed =
+        st->is_open = st->is_unknown = st->is_wide = st->is_timing = st->is_mixed =
             false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = 0;
@@ -188,7 +188,7 @@ static void drop_batch(struct alq_compute *c, struct alq_compute_stream *st)
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
     st->work_ns = 0;
-    st->is_unknown = st->is_wide = st->is_quiet = false;
+    st->is_unknown = st->is_wide = false;
 }
 
 /* Ends what lies between st->from and here. entry: it was this launch alone. */
@@ -208,7 +208,7 @@ static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUst
     }
     struct alq_batch batch = {
         .is_single = entry != NULL,
-        .is_quiet = st->is_quiet,
+        .moment = st->moment,
         .is_wide = st->is_wide,
         .is_unknown = st->is_unknown,
         .share = share,
@@ -222,7 +222,7 @@ static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUst
     alq_measure_push(c, dev, &batch);
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
-    st->is_unknown = st->is_wide = st->is_quiet = false;
+    st->is_unknown = st->is_wide = false;
     st->work_ns = 0;
 }
 
@@ -443,14 +443,11 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
         atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - est), RELAXED);
     }
-    /*
-     * A moment to time a launch alone: the GPU should be done with all that this process gave it.
-     * In a process that the gate makes wait, only behind a wait: a launch that follows our own work
-     * at once meets a neighbour's turn at always the same point.
-     */
-    bool is_quiet =
-        now >= atomic_load_explicit(&dev->idle_at_ns, RELAXED) &&
-        (has_waited || now - atomic_load_explicit(&dev->waited_until_ns, RELAXED) > 100000000);
+    /* Whether the GPU is done with all that this process gave it, as far as estimates tell. */
+    enum alq_moment moment = now < atomic_load_explicit(&dev->idle_at_ns, RELAXED) ? ALQ_MOMENT_BUSY
+                             : has_waited                                         ? ALQ_MOMENT_FRESH
+                                                                                  : ALQ_MOMENT_IDLE;
+    bool is_good = moment != ALQ_MOMENT_BUSY && (uint32_t)moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
     count(c, dev, launches, now);
     out->charged_ns = est;
     if (!st || !spin_lock(c, st)) {
@@ -477,9 +474,11 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
     }
     bool is_single = est >= ALQ_SINGLE_NS || is_unknown;
     if (!is_single && is_due)
-        is_single = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4 ||
-                    (dev->budget_ns > 0 && is_quiet);
-    else if (!is_single && is_quiet)
+        is_single = __atomic_load_n(&entry->moment, __ATOMIC_RELAXED) == ALQ_MOMENT_BUSY &&
+                            __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4
+                        ? true
+                        : dev->budget_ns > 0 && (is_good || __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) > 8);
+    else if (!is_single && is_good)
         is_single = dev->budget_ns > 0 && alq_estimate_is_nearly_due(entry);
     if (st->is_open && (is_single || st->work_ns + est > ALQ_BATCH_NS))
         end_batch(c, st, stream, out->share, NULL);
@@ -491,7 +490,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
             st->is_timing = true;
             st->is_mixed = false;
             st->is_unknown = is_unknown;
-            st->is_quiet = is_quiet;
+            st->moment = (uint8_t)moment;
             st->issued_ns = c->driver.now_ns();
             st->work_ns = est;
             out->entry = entry;
@@ -512,7 +511,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
             st->is_open = st->from != ALQ_NO_EVENT;
             st->issued_ns = now;
             st->work_ns = 0;
-            st->is_unknown = st->is_wide = st->is_quiet = false;
+            st->is_unknown = st->is_wide = false;
         }
         st->work_ns += est;
         st->is_unknown |= is_unknown;

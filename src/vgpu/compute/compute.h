@@ -38,7 +38,7 @@ struct alq_compute_stream {
     bool is_open;    /* a batch is being filled */
     bool is_unknown;
     bool is_wide;
-    bool is_quiet;
+    uint8_t moment; /* enum alq_moment of the single launch */
     bool is_timing;    /* a single launch is between `before` and `after` */
     bool is_mixed;     /* another thread launched into it meanwhile */
     uint16_t from;     /* first event of the batch, or of the single launch */

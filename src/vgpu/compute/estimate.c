@@ -9,6 +9,7 @@
 #define KEY_FREE 0ull
 #define KEY_GONE 1ull
 #define FIRST_SIGHTS 4u
+#define MOST_IGNORED 8u /* samples of lesser moments, before they are believed after all */
 
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
@@ -127,36 +128,58 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
     return (uint32_t)(floor_sum / floor_n);
 }
 
+/*
+ * The mean of differing work over more samples than the ring holds. Batches that really were longer than
+ * the sum of their estimates are bounded by it, those that were shorter by their span: a mean that
+ * wavers would so charge too little on the whole. A mean that has moved far is taken from the ring.
+ */
+static uint32_t slow_mean(uint32_t mean, uint32_t ring_mean, uint32_t sample)
+{
+    if (mean == 0 || ring_mean > mean + mean / 2 || ring_mean < mean / 2)
+        return ring_mean;
+    return (uint32_t)((int64_t)mean + ((int64_t)sample - (int64_t)mean) / 64);
+}
+
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns, bool is_quiet)
+                        uint64_t measured_ns, enum alq_moment moment)
 {
     uint32_t ns = measured_ns > ALQ_ESTIMATE_MAX_NS ? ALQ_ESTIMATE_MAX_NS : (uint32_t)measured_ns;
-    uint32_t expect = 0, sorted[ALQ_SAMPLES], n;
+    uint32_t expect = 0, sorted[ALQ_SAMPLES], samples, n, est;
     enum alq_spread spread = ALQ_SPREAD_FLAT;
     if (!__atomic_compare_exchange_n(&entry->learning, &expect, 1, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return;
     if (ns == 0)
         ns = 1;
-    n = LOAD(&entry->samples);
+    samples = LOAD(&entry->samples);
     if (LOAD(&entry->age) != LOAD(&table->age)) {
         STORE(&entry->age, LOAD(&table->age));
-        n = 0;
+        samples = 0;
     }
-    if (is_quiet && entry->is_provisional)
-        n = 0;
-    else if (!is_quiet && n > 0 && !entry->is_provisional)
+    if (samples == 0) {
+        entry->filled = 0;
+        STORE(&entry->moment, (uint32_t)moment);
+    }
+    if ((uint32_t)moment < LOAD(&entry->moment) && ++entry->ignored < MOST_IGNORED)
         goto out;
-    entry->is_provisional = !is_quiet;
-    entry->ring[n % ALQ_SAMPLES] = ns;
-    n++;
-    STORE(&entry->samples, n);
-    if (n > ALQ_SAMPLES)
-        n = ALQ_SAMPLES;
+    if ((uint32_t)moment != LOAD(&entry->moment)) {
+        entry->filled = 0;
+        STORE(&entry->moment, (uint32_t)moment);
+    }
+    entry->ignored = 0;
+    entry->ring[entry->filled++ % ALQ_SAMPLES] = ns;
+    STORE(&entry->samples, samples + 1);
+    n = entry->filled < ALQ_SAMPLES ? entry->filled : ALQ_SAMPLES;
+    /* What a ring started anew says in place of a full one counts from its fourth sample. */
+    if (n < FIRST_SIGHTS && samples >= FIRST_SIGHTS)
+        goto out;
     for (uint32_t i = 0; i < n; i++)
         sorted[i] = entry->ring[i];
     sort(sorted, n);
-    STORE(&entry->est_ns, judge(sorted, n, &spread));
+    est = judge(sorted, n, &spread);
+    if (spread == ALQ_SPREAD_WIDE)
+        est = entry->mean_ns = slow_mean(LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? entry->mean_ns : 0, est, ns);
+    STORE(&entry->est_ns, est);
     STORE(&entry->low_ns, sorted[0]);
     STORE(&entry->spread, (uint32_t)spread);
 out:
@@ -171,6 +194,7 @@ static void restart(struct alq_estimate *entry)
     STORE(&entry->samples, 0u);
     STORE(&entry->spread, 0u);
     STORE(&entry->probing, 0u);
+    STORE(&entry->moment, 0u);
 }
 
 void alq_estimate_forget(struct alq_estimates *table, const void *handle,

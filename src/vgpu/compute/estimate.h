@@ -39,6 +39,13 @@ enum alq_spread {
     ALQ_SPREAD_WIDE = 2,    /* differing work: est_ns is the mean */
 };
 
+/* How a timed launch met the GPU, by what this process knows. */
+enum alq_moment {
+    ALQ_MOMENT_BUSY = 0, /* with work of ours before it or beside it */
+    ALQ_MOMENT_IDLE = 1, /* done with our work; perhaps just now, so that a neighbour's turn has just begun */
+    ALQ_MOMENT_FRESH = 2, /* likewise, and behind a wait at the gate: at no special point of a neighbour's turns */
+};
+
 /* 128 bytes. Words that the launching threads read are loaded and stored whole, relaxed: each is a
  * hint by itself. */
 struct alq_estimate {
@@ -52,8 +59,12 @@ struct alq_estimate {
     uint32_t learning; /* try-lock of the ring */
     uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
     uint32_t ring[ALQ_SAMPLES];
-    uint32_t is_provisional; /* the samples were not taken in quiet moments; with `learning` */
-    uint8_t reserved[20];
+    uint32_t moment;  /* enum alq_moment of the samples */
+    uint32_t ignored; /* timings of lesser moments since the last sample; with `learning` */
+    uint32_t mean_ns; /* of differing work, over more samples than the ring has; likewise */
+    uint32_t filled;  /* places of the ring in use; likewise */
+    uint32_t skipped; /* due timings put off since the last one */
+    uint8_t reserved[4];
 };
 static_assert(sizeof(struct alq_estimate) == 128, "estimate");
 
@@ -97,10 +108,14 @@ static inline bool alq_estimate_is_nearly_due(const struct alq_estimate *entry)
     return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 4;
 }
 
-/* The launch that was due could not be timed well now; another one soon shall be. */
-static inline void alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
+/* The launch that was due could not be timed well now; another one soon shall be. How often that
+ * was so since the last timing. */
+static inline uint32_t alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)
 {
+    uint32_t skipped = __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&entry->left, launches, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->skipped, skipped, __ATOMIC_RELAXED);
+    return skipped;
 }
 
 /* A number nobody can predict who does not try to. */
@@ -110,12 +125,11 @@ uint32_t alq_estimates_random(struct alq_estimates *table);
 void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
 
 /*
- * Learns from one launch timed alone. is_quiet: nothing else of this process was on the GPU; the
- * first of these throws away what was learnt from others, which count only as long as there is
- * nothing better.
+ * Learns from one launch timed alone. The first sample of a better moment throws away those of lesser ones, which count
+ * only as long as there is nothing better, or when nothing better has come for long.
  */
-void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns, bool is_quiet);
+void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry, uint64_t measured_ns,
+                        enum alq_moment moment);
 
 /* The handle is gone, and the next object at that address is another: all its classes start anew.
  */

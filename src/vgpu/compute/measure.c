@@ -225,7 +225,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
         if (batch->is_single && batch->entry) {
             struct alq_estimate *entry = batch->entry;
             uint32_t low = __atomic_load_n(&entry->low_ns, __ATOMIC_RELAXED);
-            if (batch->is_quiet) {
+            if (batch->moment != ALQ_MOMENT_BUSY) {
                 /* On an idle stream the first event is stamped at once and the launch comes later.
                  */
                 uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
@@ -235,7 +235,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
             else
-                alq_estimate_learn(&c->estimates, entry, work, batch->is_quiet);
+                alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment);
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))
                 work = alq_estimate_ns(entry);
@@ -269,9 +269,10 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
     /* All is back and nothing was launched since: the GPU is idle, whatever estimates say. */
     uint64_t launched = atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
                         (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
-    if (dev->pending_count == 0 && launched == dev->pushed_ns &&
-        atomic_load_explicit(&dev->idle_at_ns, memory_order_relaxed) > now_ns)
+    if (dev->pending_count == 0 && launched == dev->pushed_ns) {
+        atomic_store_explicit(&dev->launched_ns, launched, memory_order_relaxed);
         atomic_store_explicit(&dev->idle_at_ns, now_ns, memory_order_relaxed);
+    }
 }
 
 void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now_ns,

@@ -73,7 +73,7 @@ struct alq_measured_context {
 struct alq_batch {
     bool is_used;
     bool is_single; /* one launch alone: teaches `entry` */
-    bool is_quiet;  /* a single launch before which nothing of ours seemed to be on the GPU */
+    uint8_t moment;  /* enum alq_moment of a single launch */
     bool is_wide; /* holds functions of differing lengths: their sum is a guess, so is bounded from
                      below too */
     bool is_unknown; /* holds launches whose estimate was a guess: the span counts, not their sum */

@@ -72,7 +72,7 @@ static void forget_handle_starts_anew_and_frees_the_place(void **state)
             alq_estimate_find(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH, 0);
         assert_ptr_not_equal(e, &table->entries[ALQ_ESTIMATES]);
         assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_FIRST_NS);
-        alq_estimate_learn(table, e, 5000000, true);
+        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH);
         alq_estimate_forget(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH);
     }
 }
@@ -87,7 +87,7 @@ static void is_due_first_sights_then_about_one_in_256(void **state)
             continue;
         assert_true(timed >= 4 || i < 4);
         alq_estimate_take(table, e);
-        alq_estimate_learn(table, e, 1000, true);
+        alq_estimate_learn(table, e, 1000, ALQ_MOMENT_FRESH);
         timed++;
     }
     assert_in_range(timed, 100000 / 256 - 40, 100000 / 256 + 40);
@@ -100,7 +100,7 @@ static void learn_constant_under_waiting_gives_the_floor(void **state)
     for (int i = 0; i < 200; i++) {
         /* A neighbour holds the GPU for 3 ms half of the time. */
         uint32_t wait = random_below(2) ? random_below(3000000) : 0;
-        alq_estimate_learn(table, e, 1000000 + random_below(5000) + wait, true);
+        alq_estimate_learn(table, e, 1000000 + random_below(5000) + wait, ALQ_MOMENT_FRESH);
     }
     assert_in_range(alq_estimate_ns(e), 1000000, 1130000);
     assert_int_equal(e->spread, ALQ_SPREAD_FLOORED);
@@ -113,11 +113,11 @@ static void learn_differing_work_gives_the_mean(void **state)
     struct alq_estimate *two = find(0x1000, 0), *wide = find(0x2000, 0);
     /* Two lengths by turns: the floor alone would be a tenth of the mean. */
     for (int i = 0; i < 160; i++)
-        alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000), true);
+        alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000), ALQ_MOMENT_FRESH);
     assert_in_range(alq_estimate_ns(two), 4500000, 6500000);
     assert_int_equal(two->spread, ALQ_SPREAD_WIDE);
     for (int i = 0; i < 64; i++) {
-        alq_estimate_learn(table, wide, 100000 + random_below(1900000), true);
+        alq_estimate_learn(table, wide, 100000 + random_below(1900000), ALQ_MOMENT_FRESH);
         sum += alq_estimate_ns(wide);
     }
     assert_in_range(sum / 64, 700000, 1300000);
@@ -128,15 +128,15 @@ static void learn_change_of_length_is_followed(void **state)
     (void)state;
     struct alq_estimate *e = find(0x1000, 0);
     for (int i = 0; i < 100; i++)
-        alq_estimate_learn(table, e, 1000000, true);
+        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH);
     for (int i = 0; i < 16; i++)
-        alq_estimate_learn(table, e, 3000000, true);
+        alq_estimate_learn(table, e, 3000000, ALQ_MOMENT_FRESH);
     assert_int_equal(alq_estimate_ns(e), 3000000);
     for (int i = 0; i < 16; i++)
-        alq_estimate_learn(table, e, 200000, true);
+        alq_estimate_learn(table, e, 200000, ALQ_MOMENT_FRESH);
     assert_int_equal(alq_estimate_ns(e), 200000);
-    alq_estimate_learn(table, e, UINT64_MAX, true);
-    alq_estimate_learn(table, e, 0, true);
+    alq_estimate_learn(table, e, UINT64_MAX, ALQ_MOMENT_FRESH);
+    alq_estimate_learn(table, e, 0, ALQ_MOMENT_FRESH);
     assert_true(alq_estimate_ns(e) > 0);
 }
 
@@ -146,13 +146,13 @@ static void doubt_all_entries_are_due_once_more(void **state)
     struct alq_estimate *e = find(0x1000, 0);
     for (int i = 0; i < 16; i++) {
         alq_estimate_take(table, e);
-        alq_estimate_learn(table, e, 1000000, true);
+        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH);
     }
     assert_false(alq_estimate_is_due(table, e));
     alq_estimates_doubt(table);
     assert_true(alq_estimate_is_due(table, e));
     assert_int_equal(alq_estimate_ns(e), 1000000);
-    alq_estimate_learn(table, e, 50000, true);
+    alq_estimate_learn(table, e, 50000, ALQ_MOMENT_FRESH);
     assert_int_equal(alq_estimate_ns(e), 50000);
 }
 

@@ -7,9 +7,9 @@ import signal
 import socket
 import struct
 import sys
-import threading
 import time
 import unittest
+import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grpc  # noqa: E402
@@ -22,6 +22,7 @@ KIND = f"k8s.{DRIVER}/claim"
 
 
 def setUpModule():
+    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
     if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
         raise unittest.SkipTest("aliquotd or simgpud is not built")
 
@@ -324,7 +325,7 @@ class Daemon(unittest.TestCase):
 
     def test_unprepare_cancels_an_earlier_prepare(self):
         claim = self.claim("cancelled", [result()])
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/cancelled", "delaySeconds": 1}))
+        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/cancelled", "delaySeconds": 1, "code": 200}))
         future = self.peer.prepare_later(claim)
         time.sleep(0.2)
         self.assertEqual(self.peer.unprepare(claim)[claim[2]].error, "")
@@ -347,7 +348,7 @@ class Daemon(unittest.TestCase):
     # ---- transport
 
     def test_get_info_is_quick_while_prepares_hang(self):
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/hang", "delaySeconds": 1}))
+        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/hang", "delaySeconds": 1, "code": 200}))
         future = self.peer.prepare_later(self.claim("hang", [result()]))
         peer = Peer(self.world.registration_socket)
         self.addCleanup(peer.close)
@@ -357,7 +358,7 @@ class Daemon(unittest.TestCase):
         future.result()
 
     def test_cancelled_call_leaves_the_daemon_well(self):
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/gone", "delaySeconds": 0.5}))
+        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/gone", "delaySeconds": 0.5, "code": 200}))
         claim = self.claim("gone", [result()])
         future = self.peer.prepare_later(claim)
         time.sleep(0.1)
@@ -395,7 +396,7 @@ class Life(unittest.TestCase):
         peer = world.peer()
         self.addCleanup(peer.close)
         claim = world.claim("slow", [result()])
-        world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/slow", "delaySeconds": 0.5}))
+        world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/slow", "delaySeconds": 0.5, "code": 200}))
         future = peer.prepare_later(claim)
         time.sleep(0.2)
         self.assertEqual(world.stop(), 0)

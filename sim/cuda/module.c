@@ -16,7 +16,7 @@
 #define ELF_MAGIC "\177ELF"
 #define FATBIN_MAGIC 0xba55ed50u
 #define FATBIN_WRAPPER_MAGIC 0x466243b1u
-#define FILE_MAX_BYTES (1ll << 30)
+#define FILE_MAX_BYTES (1ull << 30)
 
 /* Images */
 
@@ -212,14 +212,15 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 static char *read_file(const char *path, CUresult *rc)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
+    struct statx st; /* fstat() would bind the library to glibc 2.33 */
     char *bytes = NULL;
 
     *rc = CUDA_ERROR_FILE_NOT_FOUND;
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < FILE_MAX_BYTES) {
-        size_t size = (size_t)st.st_size, done = 0;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &st) == 0 && S_ISREG(st.stx_mode) &&
+        st.stx_size < FILE_MAX_BYTES) {
+        size_t size = (size_t)st.stx_size, done = 0;
 
         *rc = CUDA_ERROR_OUT_OF_MEMORY;
         bytes = calloc(1, size + 8);

@@ -231,7 +231,8 @@ uint32_t alq_config_find(struct alq_config *config)
 {
     bool broken = false;
 
-    alq_env_read(&environ ? environ : NULL, &config->env);
+    /* A program with more rights than its caller does not do the caller's bidding. */
+    alq_env_read(&environ && !alq_sys_is_privileged() ? environ : NULL, &config->env);
     alq_log_level = config->env.log_level;
     if (find_shares(config, ALQ_SHARE_ROOT, &broken) ||
         (config->env.share_root && find_shares(config, config->env.share_root, &broken))) {

@@ -151,52 +151,66 @@ static uint32_t collect(const char *uuid, uint32_t env_index, struct alq_share *
     return count;
 }
 
-/* Caller holds lock_core. False: the driver does not answer yet. */
-static bool find_devices(void)
+/* What the driver says of one device. */
+struct met {
+    CUdevice ordinal;
+    uint32_t env_index;
+    char uuid[ALQ_UUID_BYTES];
+};
+
+/* No lock is held: the driver may take its time. -1: it does not answer yet. */
+static int meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count)
 {
     int count = 0;
 
-    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) ||
-        ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
-        return false;
-    for (int i = 0; i < count; i++) {
-        struct alq_dev *dev = &devices[device_count < ALQ_DEVICES_MAX ? device_count : ALQ_DEVICES_MAX - 1];
+    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) || ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < count && *met_count < ALQ_DEVICES_MAX; i++) {
+        struct met *at = &met[*met_count];
         CUuuid uuid;
-        CUdevice ordinal = 0;
-        CUresult result = ALQ_CALL(cuDeviceGet, &ordinal, i);
+        CUresult result = ALQ_CALL(cuDeviceGet, &at->ordinal, i);
         if (result == CUDA_SUCCESS)
-            result = ALQ_HAS(cuDeviceGetUuid_v2) ? ALQ_CALL(cuDeviceGetUuid_v2, &uuid, ordinal)
-                     : ALQ_HAS(cuDeviceGetUuid)  ? ALQ_CALL(cuDeviceGetUuid, &uuid, ordinal)
+            result = ALQ_HAS(cuDeviceGetUuid_v2) ? ALQ_CALL(cuDeviceGetUuid_v2, &uuid, at->ordinal)
+                     : ALQ_HAS(cuDeviceGetUuid)  ? ALQ_CALL(cuDeviceGetUuid, &uuid, at->ordinal)
                                                  : CUDA_ERROR_NOT_FOUND;
-        if (result != CUDA_SUCCESS || ordinal < 0 || ordinal >= (int)ORDINALS || device_count == ALQ_DEVICES_MAX)
+        if (result != CUDA_SUCCESS || at->ordinal < 0 || at->ordinal >= (int)ORDINALS)
             continue;
-        uuid_text(&uuid, dev->uuid);
-        uint32_t index = config.is_env ? alq_env_index(&config.env, dev->uuid, (uint32_t)count) : 0;
-        dev->share_count = collect(dev->uuid, index, dev->share);
-        if (dev->share_count == 0)
-            continue;
-        dev->ordinal = ordinal;
-        dev->index = device_count++;
-        of_ordinal[ordinal] = (uint8_t)(dev->index + 1);
+        uuid_text(&uuid, at->uuid);
+        at->env_index = config.is_env ? alq_env_index(&config.env, at->uuid, (uint32_t)count) : 0;
+        (*met_count)++;
     }
-    driver_count = (uint32_t)count;
-    return true;
+    return count;
 }
 
 static bool know_devices(void)
 {
+    struct met met[ALQ_DEVICES_MAX];
+    uint32_t met_count = 0;
+
     if (__builtin_expect(atomic_load_explicit(&devices_known, memory_order_acquire) == 1, 1))
         return true;
     if (alq_core_mode() != ALQ_MODE_LIMITED)
         return false;
+    int count = meet_devices(met, &met_count);
+    if (count < 0)
+        return false;
     alq_lock_take(&alq_process_page()->lock_core);
-    bool known = atomic_load_explicit(&devices_known, memory_order_relaxed) == 1;
-    if (!known && find_devices()) {
+    if (atomic_load_explicit(&devices_known, memory_order_relaxed) != 1) {
+        for (uint32_t i = 0; i < met_count; i++) {
+            struct alq_dev *dev = &devices[device_count];
+            dev->share_count = collect(met[i].uuid, met[i].env_index, dev->share);
+            if (dev->share_count == 0)
+                continue;
+            __builtin_memcpy(dev->uuid, met[i].uuid, sizeof(dev->uuid));
+            dev->ordinal = met[i].ordinal;
+            dev->index = device_count++;
+            of_ordinal[met[i].ordinal] = (uint8_t)(dev->index + 1);
+        }
+        driver_count = (uint32_t)count;
         atomic_store_explicit(&devices_known, 1, memory_order_release);
-        known = true;
     }
     alq_lock_drop(&alq_process_page()->lock_core);
-    return known;
+    return true;
 }
 
 struct alq_dev *alq_dev_of(CUdevice ordinal)

@@ -155,10 +155,18 @@ uint64_t alq_usage_pid_namespace(void)
     return alq_text_read_u64(&at, &inode) ? inode : 0;
 }
 
+/* The header is in the tenant's hands: never more than the mapping holds. */
+static uint32_t section_count(const struct alq_file *file)
+{
+    uint32_t count = alq_file_header(file)->section_count;
+    uint64_t fit = (file->bytes - ALQ_USAGE_HEADER_BYTES) / sizeof(struct alq_usage_section);
+    return count < fit ? count : (uint32_t)fit;
+}
+
 static void introduce(struct alq_file *file, uint32_t slot)
 {
     uint64_t inode = alq_usage_pid_namespace(), now = alq_clock_boottime_ns();
-    for (uint32_t i = 0; i < alq_file_header(file)->section_count && i < ALQ_SECTIONS_MAX; i++) {
+    for (uint32_t i = 0, n = section_count(file); i < n; i++) {
         struct alq_slot *s = &alq_file_section(file, i)->slots[slot];
         alq_ledger_clear(alq_file_section(file, i), slot);
         __atomic_store_n(&s->pid_ns_inode, inode, __ATOMIC_RELAXED);
@@ -173,7 +181,7 @@ int alq_usage_attach(struct alq_file *file)
     uint64_t bytes;
 
     if (file->is_private) {
-        int made = alq_usage_make_private(file, alq_file_header(file)->section_count);
+        int made = alq_usage_make_private(file, section_count(file));
         if (made)
             return made;
         raise_high(alq_file_header(file), 0);
@@ -201,13 +209,6 @@ int alq_usage_attach(struct alq_file *file)
     }
     alq_sys_close(fd); /* the mapping keeps the lock */
     return rc;
-}
-
-static uint32_t section_count(const struct alq_file *file)
-{
-    uint32_t count = alq_file_header(file)->section_count;
-    uint64_t fit = (file->bytes - ALQ_USAGE_HEADER_BYTES) / sizeof(struct alq_usage_section);
-    return count < fit ? count : (uint32_t)fit;
 }
 
 /* Bytes that a slot holds, or may hold by an operation that is in the sum alone. */

@@ -6,7 +6,6 @@
 #include "cuda/va.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -192,14 +191,24 @@ static void partial_add(struct va_window *w, uint32_t at)
     w->partial[b->size_class] = at + 1;
 }
 
+static size_t slots_bytes(uint32_t c)
+{
+    return slots_of(c) * sizeof(struct va_record);
+}
+
+/* Records are mapped, not malloc'ed: the program's allocator is none of the driver's business. */
 static bool slots_open(struct va_window *w, uint32_t c)
 {
-    struct va_record *slots = calloc(slots_of(c), sizeof(*slots));
-    int64_t at = slots ? run_take(w, 1) : -1;
+    struct va_record *slots =
+        mmap(NULL, slots_bytes(c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int64_t at;
     struct va_block *b;
 
+    if (slots == MAP_FAILED)
+        return false;
+    at = run_take(w, 1);
     if (at < 0) {
-        free(slots);
+        munmap(slots, slots_bytes(c));
         return false;
     }
     b = &w->blocks[at];
@@ -323,8 +332,8 @@ void va_free(struct va_window *w, uint64_t base)
 
         partial_remove(w, at);
         drop_backing(w, block_address(w, at), BLOCK_BYTES);
+        munmap(slots, slots_bytes(b->size_class));
         run_give(w, at, 1);
-        free(slots);
     }
 }
 

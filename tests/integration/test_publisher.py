@@ -306,6 +306,15 @@ class Trouble(Case):
         publisher.say("gpus 2 550.163.1")
         self.settled(publisher, 2)
 
+    def test_a_watch_that_is_refused_or_too_old_is_begun_again(self):
+        for code in (410, 500, 403, 429):
+            self.server.fault("GET .*watch=true", code=code)
+        publisher = self.published(2)
+        wait_for("the faults to be used up", lambda: not self.server.http.faults)
+        time.sleep(0.2)
+        self.server.delete(self.server.mine()[0]["metadata"]["name"])
+        self.settled(publisher, 2)
+
     def test_the_server_goes_and_comes_back_without_its_memory(self):
         publisher = self.published(2)
         port = self.server.http.server_address[1]

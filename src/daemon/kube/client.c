@@ -32,10 +32,6 @@
 #define CONNECTIONS_MAX 12 /* the watch and what prepares ask at once; the rest waits in line */
 #define UNACKED_MS 30000
 
-#ifndef ALQ_VERSION
-#define ALQ_VERSION "dev"
-#endif
-
 struct alq_kube_call {
     TAILQ_ENTRY(alq_kube_call) link;
     struct alq_kube *kube;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libvgpu.so adds to a call: hook_child on the simulated driver, bare, with the library and no share, and with a share, in turns
- * in one run. A figure is "with" less "bare", of the smallest and of the median round; reference is the bare call.
+ * What libvgpu.so adds to a call: hook_child on the simulated driver, bare, with the library and no
+ * share, and with a share, in turns in one run. A figure is "with" less "bare", of the smallest and
+ * of the median round; reference is the bare call.
  *
  *   bench_hook [--json]      ALIQUOT_BUILD or the program's own place says where the build is
  */
@@ -25,7 +26,8 @@ enum { LAUNCH, ALLOC_10, REFUSE, VIEW, ALLOC_MILLION, MEASURES };
 #define TURNS 5
 #define UUID "GPU-11111111-2222-3333-4444-555555555555"
 
-static const char *const measure_names[MEASURES] = {"launch", "alloc_free.10", "refuse", "view", "alloc_free.1000000"};
+static const char *const measure_names[MEASURES] = {"launch", "alloc_free.10", "refuse", "view",
+                                                    "alloc_free.1000000"};
 
 static char build[PATH_MAX - 256];
 static char directory[64];
@@ -79,8 +81,9 @@ static void make_share(void)
 
 static void set_up(void)
 {
-    static const char devices[] = "{\"devices\":[{\"name\":\"NVIDIA H100 80GB HBM3\",\"memory\":\"16Gi\",\"sms\":132,"
-                                  "\"uuid\":\"" UUID "\",\"minor\":0}]}";
+    static const char devices[] =
+        "{\"devices\":[{\"name\":\"NVIDIA H100 80GB HBM3\",\"memory\":\"16Gi\",\"sms\":132,"
+        "\"uuid\":\"" UUID "\",\"minor\":0}]}";
     static const char *const folders[] = {"lib", "shares", "shares/bench-0", "none"};
     char path[PATH_MAX], program[PATH_MAX], line[256];
     int ends[2];
@@ -128,13 +131,15 @@ struct figure {
 /* One process of a mode; fills what it prints. */
 static void measure(int mode, bool has_million, struct figure out[MEASURES])
 {
-    char program[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX], preload[PATH_MAX], line[256];
+    char program[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX],
+        preload[PATH_MAX], line[256];
     int ends[2], status;
 
     snprintf(program, sizeof(program), "%s/bench/hook_child", build);
     snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s/lib", directory);
     snprintf(socket, sizeof(socket), "SIMGPU_SOCKET=%s/simgpud.sock", directory);
-    snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/%s", directory, mode == LIMIT ? "shares" : "none");
+    snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/%s", directory,
+             mode == LIMIT ? "shares" : "none");
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/src/vgpu/libvgpu.so", build);
     char *env[] = {libraries, socket, root, mode == BARE ? NULL : preload, NULL};
     char *args[] = {program, has_million ? (char[]){"million"} : NULL, NULL};
@@ -173,7 +178,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Over the turns of a mode: the smallest minimum, the median of medians. */
-static struct figure over_turns(struct figure all[TURNS][MODES][MEASURES], int turns, int mode, int what)
+static struct figure over_turns(struct figure all[TURNS][MODES][MEASURES], int turns, int mode,
+                                int what)
 {
     double mins[TURNS], medians[TURNS];
     for (int i = 0; i < turns; i++) {
@@ -185,7 +191,8 @@ static struct figure over_turns(struct figure all[TURNS][MODES][MEASURES], int t
     return (struct figure){mins[0], medians[turns / 2]};
 }
 
-static void show(bool json, bool *is_first, const char *name, struct figure with, struct figure bare, bool is_added)
+static void show(bool json, bool *is_first, const char *name, struct figure with,
+                 struct figure bare, bool is_added)
 {
     double min = is_added ? with.min - bare.min : with.min;
     double median = is_added ? with.median - bare.median : with.median;
@@ -196,8 +203,9 @@ static void show(bool json, bool *is_first, const char *name, struct figure with
     double reference = is_added ? bare.median : 0;
     double ratio = is_added && bare.median > 0 ? with.median / bare.median : 0;
     if (json) {
-        printf("%s{\"name\": \"%s\", \"unit\": \"ns\", \"value_min\": %.1f, \"value_median\": %.1f, ", *is_first ? "[" : ",\n ",
-               name, min, median);
+        printf(
+            "%s{\"name\": \"%s\", \"unit\": \"ns\", \"value_min\": %.1f, \"value_median\": %.1f, ",
+            *is_first ? "[" : ",\n ", name, min, median);
         if (is_added)
             printf("\"reference\": %.1f, \"ratio\": %.3f}", reference, ratio);
         else
@@ -234,9 +242,12 @@ int main(int argc, char **argv)
     for (int mode = 0; mode < MODES; mode++)
         for (int what = 0; what < MEASURES; what++)
             figures[mode][what] = over_turns(all, what == ALLOC_MILLION ? 2 : TURNS, mode, what);
-    show(json, &is_first, "hook.none.launch_ns", figures[NONE][LAUNCH], figures[BARE][LAUNCH], true);
-    show(json, &is_first, "hook.alloc_free_ns.10", figures[LIMIT][ALLOC_10], figures[BARE][ALLOC_10], true);
-    show(json, &is_first, "hook.alloc_free_ns.1000000", figures[LIMIT][ALLOC_MILLION], figures[BARE][ALLOC_MILLION], true);
+    show(json, &is_first, "hook.none.launch_ns", figures[NONE][LAUNCH], figures[BARE][LAUNCH],
+         true);
+    show(json, &is_first, "hook.alloc_free_ns.10", figures[LIMIT][ALLOC_10],
+         figures[BARE][ALLOC_10], true);
+    show(json, &is_first, "hook.alloc_free_ns.1000000", figures[LIMIT][ALLOC_MILLION],
+         figures[BARE][ALLOC_MILLION], true);
     show(json, &is_first, "hook.refuse_ns", figures[LIMIT][REFUSE], figures[BARE][REFUSE], false);
     show(json, &is_first, "hook.view_ns", figures[LIMIT][VIEW], figures[BARE][VIEW], true);
     if (json)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The measured program of bench_hook.c: linked with libcuda, so that its calls go the way the dynamic linker bound them. Prints
- * lines "name min median" in nanoseconds an operation, over rounds short enough that a quiet one is among them.
+ * The measured program of bench_hook.c: linked with libcuda, so that its calls go the way the
+ * dynamic linker bound them. Prints lines "name min median" in nanoseconds an operation, over
+ * rounds short enough that a quiet one is among them.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -55,7 +56,8 @@ static void launches(void)
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t from = now_ns();
         for (int i = 0; i < LAUNCHES; i++)
-            need(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+            need(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL),
+                 "cuLaunchKernel");
         rounds[round] = (double)(now_ns() - from) / LAUNCHES;
         need(cuCtxSynchronize(), "cuCtxSynchronize");
     }

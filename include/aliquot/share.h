@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The share contract: what the daemon and the library say to each other through the two files of a share directory
- * (docs/share-abi.md has the offsets as a table; a test holds them).
+ * The share contract: what the daemon and the library say to each other through the two files of a
+ * share directory (docs/share-abi.md has the offsets as a table; a test holds them).
  *
  *   control   ALQ_CONTROL_BYTES, 0644, written by the daemon alone, mapped read-only by the library
- *   usage     ALQ_USAGE_BYTES(n), 0666, preallocated by the daemon, written by the library; the daemon preads it into
- *             its own memory, checks every number and never maps it
+ *   usage     ALQ_USAGE_BYTES(n), 0666, preallocated by the daemon, written by the library; the
+ * daemon preads it into its own memory, checks every number and never maps it
  *
- * Both lie on tmpfs, are updated in place and never replaced, truncated or re-created while the share lives. All
- * numbers are little endian and of fixed width. Fields marked [once] are written before the magic and never again.
- * Every other field says who writes it and how readers order their loads.
+ * Both lie on tmpfs, are updated in place and never replaced, truncated or re-created while the
+ * share lives. All numbers are little endian and of fixed width. Fields marked [once] are written
+ * before the magic and never again. Every other field says who writes it and how readers order
+ * their loads.
  *
- * A reader accepts the major version it knows (ALQ_SHARE_VERSION). What is reserved today is zero; a field put there
- * later reads as zero from an older writer and does not change the version.
+ * A reader accepts the major version it knows (ALQ_SHARE_VERSION). What is reserved today is zero;
+ * a field put there later reads as zero from an older writer and does not change the version.
  */
 #ifndef ALIQUOT_SHARE_H
 #define ALIQUOT_SHARE_H
@@ -28,7 +29,8 @@
 #define ALQ_SHARE_ID_BYTES 64 /* "<claim uid>-<index>", NUL padded */
 #define ALQ_UUID_BYTES 48     /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", NUL padded */
 
-/* ---- control ---------------------------------------------------------------------------------------------- */
+/* ---- control
+ * ---------------------------------------------------------------------------------------------- */
 
 #define ALQ_CONTROL_MAGIC 0x314c525443514c41ull /* "ALQCTRL1" */
 #define ALQ_CONTROL_BYTES 4096u
@@ -45,12 +47,15 @@ enum alq_policy {
 struct alq_control_values {
     uint64_t memory_limit_bytes;       /* counted + overhead never exceed this at an admission */
     uint64_t context_estimate_bytes;   /* reserved before a context is made */
-    int64_t overhead_correction_bytes; /* NVML's figure of the share less the ledger's; added to what is held */
-    uint32_t compute_limit_pct;        /* 0..100; 0: no guarantee, lowest priority, free while the GPU is idle */
-    uint32_t policy;                   /* enum alq_policy */
-    uint32_t priority;                 /* 0 goes before 1 */
-    uint32_t time_correction_ppm;      /* charged = measured * this / 1e6; 0 is read as ALQ_TIME_CORRECTION_ONE */
-    uint32_t log_level;                /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
+    int64_t overhead_correction_bytes; /* NVML's figure of the share less the ledger's; added to
+                                          what is held */
+    uint32_t compute_limit_pct;   /* 0..100; 0: no guarantee, lowest priority, free while the GPU is
+                                     idle */
+    uint32_t policy;              /* enum alq_policy */
+    uint32_t priority;            /* 0 goes before 1 */
+    uint32_t time_correction_ppm; /* charged = measured * this / 1e6; 0 is read as
+                                     ALQ_TIME_CORRECTION_ONE */
+    uint32_t log_level;           /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
     uint32_t reserved0;
     uint64_t reserved[26];
 };
@@ -63,11 +68,13 @@ struct alq_control {
     char share_id[ALQ_SHARE_ID_BYTES]; /* [once] */
     char gpu_uuid[ALQ_UUID_BYTES];     /* [once] */
     uint8_t reserved0[128];
-    /* Number of publications; values[sequence & 1] is in force. The daemon writes the other copy (behind a release fence,
-     * so that none of it overtakes the last publication), stores sequence + 1 with release order, and wakes `wake`. A
-     * reader loads it with acquire order, copies the values, loads it again, and takes the copy when it has not moved. */
+    /* Number of publications; values[sequence & 1] is in force. The daemon writes the other copy
+     * (behind a release fence, so that none of it overtakes the last publication), stores sequence
+     * + 1 with release order, and wakes `wake`. A reader loads it with acquire order, copies the
+     * values, loads it again, and takes the copy when it has not moved. */
     uint32_t sequence;
-    uint32_t wake; /* futex word: the daemon adds 1 and wakes all after a publication; waiters map it read-only */
+    uint32_t wake; /* futex word: the daemon adds 1 and wakes all after a publication; waiters map
+                      it read-only */
     uint8_t reserved1[248];
     struct alq_control_values values[2];
     uint8_t reserved2[ALQ_CONTROL_BYTES - 1024];
@@ -76,7 +83,9 @@ static_assert(sizeof(struct alq_control) == ALQ_CONTROL_BYTES, "control");
 static_assert(offsetof(struct alq_control, sequence) == 256, "control.sequence");
 static_assert(offsetof(struct alq_control, values) == 512, "control.values");
 
-/* ---- usage ------------------------------------------------------------------------------------------------ */
+/* ---- usage
+ * ------------------------------------------------------------------------------------------------
+ */
 
 #define ALQ_USAGE_MAGIC 0x3147415355514c41ull /* "ALQUSAG1" */
 #define ALQ_SLOTS 1024u                       /* processes of one share at a time */
@@ -84,19 +93,22 @@ static_assert(offsetof(struct alq_control, values) == 512, "control.values");
 #define ALQ_USAGE_HEADER_BYTES 4096u
 
 /*
- * A process slot is the same number in every section of a file. It is taken by an OFD write lock on byte <slot> of
- * `usage`, held by the mapping alone (the description is mapped, then closed), so that it ends with the
- * last address space that has it, in whatever way that ends. No PID is ever consulted.
+ * A process slot is the same number in every section of a file. It is taken by an OFD write lock on
+ * byte <slot> of `usage`, held by the mapping alone (the description is mapped, then closed), so
+ * that it ends with the last address space that has it, in whatever way that ends. No PID is ever
+ * consulted.
  */
 struct alq_usage_header {
     uint64_t magic;         /* ALQ_USAGE_MAGIC, stored last with release order */
     uint32_t version;       /* [once] ALQ_SHARE_VERSION */
     uint32_t header_bytes;  /* [once] ALQ_USAGE_HEADER_BYTES */
     uint32_t section_bytes; /* [once] sizeof(struct alq_usage_section) */
-    uint32_t section_count; /* [once] 1 in a share directory, up to ALQ_SECTIONS_MAX from the environment */
+    uint32_t section_count; /* [once] 1 in a share directory, up to ALQ_SECTIONS_MAX from the
+                               environment */
     uint32_t slot_count;    /* [once] ALQ_SLOTS */
     uint32_t slot_bytes;    /* [once] sizeof(struct alq_slot) */
-    uint32_t slot_high;     /* no slot at or above it was ever taken; raised by CAS by who takes one, never lowered */
+    uint32_t slot_high; /* no slot at or above it was ever taken; raised by CAS by who takes one,
+                           never lowered */
     uint8_t reserved[ALQ_USAGE_HEADER_BYTES - 36];
 };
 static_assert(sizeof(struct alq_usage_header) == ALQ_USAGE_HEADER_BYTES, "usage header");
@@ -113,8 +125,9 @@ struct alq_pair {
  *   done  {bytes held, seq of the last op that was applied}
  */
 struct alq_slot {
-    struct alq_pair op;      /* written by the slot's owner (or its reaper) before it swaps its tag in */
-    struct alq_pair done;    /* written by whoever settles the op; counted + overhead of this process */
+    struct alq_pair op; /* written by the slot's owner (or its reaper) before it swaps its tag in */
+    struct alq_pair
+        done; /* written by whoever settles the op; counted + overhead of this process */
     uint64_t counted_bytes;  /* written by the owner; shown, never used for admission */
     uint64_t overhead_bytes; /* likewise: contexts, modules, granule slack */
     uint64_t pid_ns_inode;   /* PID namespace in which pid means something; for display */
@@ -127,17 +140,21 @@ static_assert(sizeof(struct alq_slot) == 128, "slot");
 
 /* Compute gate of one share and device (src/vgpu/compute/gate.h). */
 struct alq_gate {
-    uint64_t tat_ns;    /* virtual clock: theoretical arrival time, CLOCK_MONOTONIC; CAS by any process */
-    uint64_t boot_id;   /* first 8 bytes of the kernel's boot id for which tat_ns is meant; CAS by any process */
-    uint32_t rated_pct; /* the limit by which tat_ns was reckoned, 0 before the first; CAS by any process */
+    uint64_t
+        tat_ns; /* virtual clock: theoretical arrival time, CLOCK_MONOTONIC; CAS by any process */
+    uint64_t boot_id; /* first 8 bytes of the kernel's boot id for which tat_ns is meant; CAS by any
+                         process */
+    uint32_t rated_pct; /* the limit by which tat_ns was reckoned, 0 before the first; CAS by any
+                           process */
     uint8_t reserved0[108];
 };
 static_assert(sizeof(struct alq_gate) == 128, "gate");
 
 /*
- * What has been charged for which part of wall time: the union of GPU work over the processes of a share. Slot
- * (t >> ALQ_COVER_SHIFT) % ALQ_COVER_SLOTS holds (low 32 bits of t >> (ALQ_COVER_SHIFT + 8)) << 32 | ns charged in that slot;
- * CAS by any process. A slot of an older turn counts as empty.
+ * What has been charged for which part of wall time: the union of GPU work over the processes of a
+ * share. Slot (t >> ALQ_COVER_SHIFT) % ALQ_COVER_SLOTS holds (low 32 bits of t >> (ALQ_COVER_SHIFT
+ * + 8)) << 32 | ns charged in that slot; CAS by any process. A slot of an older turn counts as
+ * empty.
  */
 #define ALQ_COVER_SHIFT 20u /* 1.05 ms */
 #define ALQ_COVER_SLOTS 256u
@@ -148,24 +165,27 @@ static_assert(sizeof(struct alq_cover) == 2048, "cover");
 
 /* Sums since the file was made; added to with relaxed order by any process, read by the daemon. */
 struct alq_counters {
-    uint64_t refusals;        /* allocations refused by us */
+    uint64_t refusals; /* allocations refused by us */
     uint64_t allocations;
-    uint64_t launches;        /* kernels and graphs that passed the gate */
-    uint64_t charged_ns;      /* GPU time charged */
-    uint64_t throttled_ns;    /* time that threads waited at the gate */
-    uint64_t peak_bytes;      /* highest total seen at an admission */
-    uint64_t unknown_entries; /* entry points handed out that the table does not know */
+    uint64_t launches;         /* kernels and graphs that passed the gate */
+    uint64_t charged_ns;       /* GPU time charged */
+    uint64_t throttled_ns;     /* time that threads waited at the gate */
+    uint64_t peak_bytes;       /* highest total seen at an admission */
+    uint64_t unknown_entries;  /* entry points handed out that the table does not know */
     uint64_t last_activity_ns; /* CLOCK_BOOTTIME, updated at most every 10 ms */
     uint64_t reserved[8];
 };
 static_assert(sizeof(struct alq_counters) == 128, "counters");
 
 struct alq_usage_section {
-    char gpu_uuid[ALQ_UUID_BYTES]; /* [once] in a share directory; else written by the first process, see config.h */
-    uint64_t memory_limit_bytes;   /* environment only: the limit the first process set; 0 in a share directory */
-    uint32_t compute_limit_pct;    /* likewise */
+    char gpu_uuid[ALQ_UUID_BYTES]; /* [once] in a share directory; else written by the first
+                                      process, see config.h */
+    uint64_t memory_limit_bytes; /* environment only: the limit the first process set; 0 in a share
+                                    directory */
+    uint32_t compute_limit_pct;  /* likewise */
     uint32_t reserved0;
-    /* {counted + overhead of all slots, slot << 48 | seq of the op that is in it but perhaps not settled}; tag 0: none */
+    /* {counted + overhead of all slots, slot << 48 | seq of the op that is in it but perhaps not
+     * settled}; tag 0: none */
     struct alq_pair total;
     uint8_t reserved1[48];
     struct alq_gate gate;
@@ -182,6 +202,7 @@ static_assert(offsetof(struct alq_usage_section, slots) == 4096, "section.slots"
 static_assert(sizeof(struct alq_usage_section) == 4096 + 128 * ALQ_SLOTS, "section");
 static_assert(sizeof(struct alq_usage_section) <= 256 * 1024, "a section is at most 256 KiB");
 
-#define ALQ_USAGE_BYTES(sections) (ALQ_USAGE_HEADER_BYTES + (sections) * sizeof(struct alq_usage_section))
+#define ALQ_USAGE_BYTES(sections)                                                                  \
+    (ALQ_USAGE_HEADER_BYTES + (sections) * sizeof(struct alq_usage_section))
 
 #endif

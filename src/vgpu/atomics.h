@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The 16-byte compare-and-swap that the ledger stands on, written out so that neither libatomic nor a newer instruction set
- * is needed (every x86-64 that carries a GPU has cmpxchg16b; aarch64 uses the exclusive pair), the processor's pause, and
- * a futex lock for the threads of one process. A lock lies on a page that a fork wipes, so a child finds it free.
+ * The 16-byte compare-and-swap that the ledger stands on, written out so that neither libatomic nor
+ * a newer instruction set is needed (every x86-64 that carries a GPU has cmpxchg16b; aarch64 uses
+ * the exclusive pair), the processor's pause, and a futex lock for the threads of one process. A
+ * lock lies on a page that a fork wipes, so a child finds it free.
  */
 #ifndef ALQ_VGPU_ATOMICS_H
 #define ALQ_VGPU_ATOMICS_H
@@ -13,8 +14,10 @@
 #include "aliquot/share.h"
 #include "vgpu/sys.h"
 
-/* Sequentially consistent. False when *pair was not {value, tag} of expect; expect is left as it was. */
-static inline bool alq_pair_cas(struct alq_pair *pair, struct alq_pair expect, struct alq_pair desired)
+/* Sequentially consistent. False when *pair was not {value, tag} of expect; expect is left as it
+ * was. */
+static inline bool alq_pair_cas(struct alq_pair *pair, struct alq_pair expect,
+                                struct alq_pair desired)
 {
 #if defined(__x86_64__)
     bool ok;
@@ -50,8 +53,9 @@ static inline bool alq_pair_cas(struct alq_pair *pair, struct alq_pair expect, s
 }
 
 /*
- * Two acquire loads, tag first. The halves may come from different moments: what a caller does with the pair must be right
- * for the tag alone and for the value alone, or be confirmed by alq_pair_cas.
+ * Two acquire loads, tag first. The halves may come from different moments: what a caller does with
+ * the pair must be right for the tag alone and for the value alone, or be confirmed by
+ * alq_pair_cas.
  */
 static inline struct alq_pair alq_pair_load(const struct alq_pair *pair)
 {
@@ -80,7 +84,8 @@ void alq_lock_slow(struct alq_lock *lock);
 static inline void alq_lock_take(struct alq_lock *lock)
 {
     uint32_t expect = 0;
-    if (!atomic_compare_exchange_strong_explicit(&lock->word, &expect, 1, memory_order_acquire, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&lock->word, &expect, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
         alq_lock_slow(lock);
 }
 

@@ -30,14 +30,15 @@ static void say_private(const char *path, int rc)
     struct alq_line line;
     alq_log_begin(&line, ALQ_LOG_WARN);
     alq_text_add(&line.text, path);
-    alq_text_add(&line.text, rc == -EINVAL_ ? ": not a usage file of this version" : ": cannot be mapped, errno ");
+    alq_text_add(&line.text, rc == -EINVAL_ ? ": not a usage file of this version"
+                                            : ": cannot be mapped, errno ");
     if (rc != -EINVAL_)
         alq_text_add_u64(&line.text, (uint64_t)-rc);
     alq_text_add(&line.text, "; the limit holds for each process by itself");
     alq_log_end_always(&line, &said_private);
 }
 
-/* ---- share directories ------------------------------------------------------------------------------------------------- */
+/* ---- share directories ----------------------------------------------------------------------- */
 
 static int map_control(struct alq_share *share, const char *path)
 {
@@ -132,13 +133,15 @@ static bool find_shares(struct alq_config *config, const char *root, bool *broke
     }
     while ((n = alq_sys_getdents(fd, buffer, sizeof(buffer))) > 0) {
         for (long at = 0; at < n;) {
-            const struct dirent64 *entry = (const struct dirent64 *)(const void *)((const char *)buffer + at);
+            const struct dirent64 *entry =
+                (const struct dirent64 *)(const void *)((const char *)buffer + at);
             at += entry->bytes;
             if (entry->name[0] == '.')
                 continue;
             any = true;
             if (alq_config_open_share(config, root, entry->name)) {
-                say_broken("share ", entry->name, ": its control file is missing, damaged or of another version");
+                say_broken("share ", entry->name,
+                           ": its control file is missing, damaged or of another version");
                 *broken = true;
             }
         }
@@ -147,7 +150,7 @@ static bool find_shares(struct alq_config *config, const char *root, bool *broke
     return any;
 }
 
-/* ---- environment ------------------------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 /* The shared file, the same beside a foreign one, or memory of our own. */
 static int open_env_file(struct alq_config *config)
@@ -204,7 +207,8 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
         return NULL;
     }
     struct alq_share *share = &config->shares[count];
-    *share = (struct alq_share){.control = control, .file = &config->files[0], .section_index = (uint32_t)section};
+    *share = (struct alq_share){
+        .control = control, .file = &config->files[0], .section_index = (uint32_t)section};
     share->section = alq_file_section(share->file, share->section_index);
     struct alq_text id = alq_text_on(share->id, sizeof(share->id));
     alq_text_add(&id, "env");
@@ -212,7 +216,8 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
     alq_text_add(&text, uuid);
 
     struct alq_control_values *values = &control->values[0];
-    values->memory_limit_bytes = remembered(&share->section->memory_limit_bytes, memory ? memory : UINT64_MAX);
+    values->memory_limit_bytes =
+        remembered(&share->section->memory_limit_bytes, memory ? memory : UINT64_MAX);
     values->context_estimate_bytes = config->env.context_bytes;
     values->compute_limit_pct = compute ? compute : 100;
     values->policy = compute ? config->env.policy : ALQ_POLICY_NONE;
@@ -222,7 +227,8 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
     control->version = ALQ_SHARE_VERSION;
     control->bytes = ALQ_CONTROL_BYTES;
     control->magic = ALQ_CONTROL_MAGIC;
-    __atomic_store_n(&share->section->compute_limit_pct, values->compute_limit_pct, __ATOMIC_RELAXED);
+    __atomic_store_n(&share->section->compute_limit_pct, values->compute_limit_pct,
+                     __ATOMIC_RELAXED);
     atomic_store_explicit(&config->share_count, count + 1, memory_order_release);
     return share;
 }
@@ -245,9 +251,11 @@ uint32_t alq_config_find(struct alq_config *config)
         alq_log_begin(&line, ALQ_LOG_ERROR);
         alq_text_add_n(&line.text, config->env.bad_name, config->env.bad_name_len);
         alq_text_add(&line.text, "=");
-        alq_text_add_n(&line.text, config->env.bad_value, 64 < alq_text_len(config->env.bad_value)
-                                                              ? 64 : alq_text_len(config->env.bad_value));
-        alq_text_add(&line.text, " cannot be read as an amount (like 4Gi, 4096m, 1.5G or bytes; 30 for percent); GPU use is refused");
+        alq_text_add_n(
+            &line.text, config->env.bad_value,
+            64 < alq_text_len(config->env.bad_value) ? 64 : alq_text_len(config->env.bad_value));
+        alq_text_add(&line.text, " cannot be read as an amount (like 4Gi, 4096m, 1.5G or bytes; 30 "
+                                 "for percent); GPU use is refused");
         alq_log_end_always(&line, &said_broken);
         return ALQ_MODE_BROKEN;
     }

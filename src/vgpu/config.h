@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where limits come from. First the share directories under ALQ_SHARE_ROOT; if there is none, those under
- * $ALIQUOT_SHARE_ROOT (for tests without root: it can only add a limit where the container has none); if there is none either,
- * HAMi-core's environment. Called once, by core.c, under its lock.
+ * Where limits come from. First the share directories under ALQ_SHARE_ROOT; if there is none, those
+ * under $ALIQUOT_SHARE_ROOT (for tests without root: it can only add a limit where the container
+ * has none); if there is none either, HAMi-core's environment. Called once, by core.c, under its
+ * lock.
  */
 #ifndef ALQ_VGPU_CONFIG_H
 #define ALQ_VGPU_CONFIG_H
@@ -12,7 +13,8 @@
 #include "vgpu/usage.h"
 
 struct alq_config {
-    struct alq_share shares[ALQ_SHARES_MAX]; /* by ascending id; from the environment: made as devices are met */
+    struct alq_share
+        shares[ALQ_SHARES_MAX]; /* by ascending id; from the environment: made as devices are met */
     struct alq_file files[ALQ_SHARES_MAX];
     _Atomic uint32_t share_count;
     uint32_t file_count;
@@ -23,12 +25,14 @@ struct alq_config {
 /* Returns the mode; where it is ALQ_MODE_BROKEN, the reason has been written to stderr. */
 uint32_t alq_config_find(struct alq_config *config);
 
-/* Maps a share directory's two files into the share; used by alq_config_find and its tests. 0, or -errno of the control file. */
+/* Maps a share directory's two files into the share; used by alq_config_find and its tests. 0, or
+ * -errno of the control file. */
 int alq_config_open_share(struct alq_config *config, const char *root, const char *id);
 
 /*
- * Only from the environment: the share of the GPU with this UUID, made when it is new. index: NVML's order. NULL: the
- * device has no limit, or no section is left (said in a line; then mode is broken for it).
+ * Only from the environment: the share of the GPU with this UUID, made when it is new. index:
+ * NVML's order. NULL: the device has no limit, or no section is left (said in a line; then mode is
+ * broken for it).
  */
 struct alq_share *alq_config_env_share(struct alq_config *config, const char *uuid, uint32_t index);
 

@@ -120,7 +120,7 @@ static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
         alq_charge_contexts(dev, -1);
 }
 
-/* ---- contexts of the program ------------------------------------------------------------------------------------------- */
+/* ---- contexts of the program ----------------------------------------------------------------- */
 
 /* Reserves for a context on a device. CUDA_SUCCESS with *dev NULL: nothing to charge. */
 static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
@@ -156,24 +156,26 @@ static CUresult created(CUresult result, CUcontext *handle, struct alq_dev *dev,
     return result;
 }
 
-#define CREATE(name, params, args)                                                                                        \
-    ALQ_HOOK CUresult name params                                                                                         \
-    {                                                                                                                     \
-        struct alq_dev *charged;                                                                                          \
-        uint64_t bytes;                                                                                                   \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        CUresult refused = reserve(dev, &charged, &bytes);                                                                \
-        return refused ? refused : created(ALQ_CALL(name, args), ctx, charged, bytes);                                    \
+#define CREATE(name, params, args)                                                                 \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct alq_dev *charged;                                                                   \
+        uint64_t bytes;                                                                            \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        CUresult refused = reserve(dev, &charged, &bytes);                                         \
+        return refused ? refused : created(ALQ_CALL(name, args), ctx, charged, bytes);             \
     }
 #define ARGS(...) __VA_ARGS__
 
 CREATE(cuCtxCreate, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
 CREATE(cuCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
 CREATE(cuCtxCreate_v3,
-       (CUcontext * ctx, CUexecAffinityParam *affinity, int affinity_count, unsigned int flags, CUdevice dev),
+       (CUcontext * ctx, CUexecAffinityParam *affinity, int affinity_count, unsigned int flags,
+        CUdevice dev),
        ARGS(ctx, affinity, affinity_count, flags, dev))
-CREATE(cuCtxCreate_v4, (CUcontext * ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev),
+CREATE(cuCtxCreate_v4,
+       (CUcontext * ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev),
        ARGS(ctx, params, flags, dev))
 
 /* Before the driver may end it: the gate's events in it end with it. */
@@ -203,19 +205,20 @@ static CUresult destroyed(CUresult result, CUcontext handle)
     return result;
 }
 
-#define DESTROY(name)                                                                                                     \
-    ALQ_HOOK CUresult name(CUcontext ctx)                                                                                 \
-    {                                                                                                                     \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        tell_gate(ctx);                                                                                                   \
-        return destroyed(ALQ_CALL(name, ctx), ctx);                                                                       \
+#define DESTROY(name)                                                                              \
+    ALQ_HOOK CUresult name(CUcontext ctx)                                                          \
+    {                                                                                              \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        tell_gate(ctx);                                                                            \
+        return destroyed(ALQ_CALL(name, ctx), ctx);                                                \
     }
 
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
-/* ---- primary contexts: one per process and device, charged while the driver says that it is active ------------------------ */
+/* ---- primary contexts ------------------------------------------------------------------------ */
+/* One per process and device, charged while the driver says that it is active. */
 
 static bool is_active(CUdevice ordinal)
 {
@@ -245,7 +248,8 @@ ALQ_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
         struct alq_dev *found = alq_dev_of(dev);
         if (!found || !has_charge(found)) {
             CUresult refused = reserve(dev, &charged, &bytes);
-            /* It may stand already, made through a door of the driver's own: then there is nothing to refuse. */
+            /* It may stand already, made through a door of the driver's own: then there is nothing
+             * to refuse. */
             if (refused && !(refused == CUDA_ERROR_OUT_OF_MEMORY && is_active(dev)))
                 return refused;
         }
@@ -281,7 +285,8 @@ static void tell_gate_of_primary(CUdevice ordinal)
     number = primary[dev->index].number;
     alq_lock_drop(&alq_process_page()->lock_context);
     if (number)
-        tell_gate((CUcontext)atomic_load_explicit(&contexts[number - 1].handle, memory_order_relaxed));
+        tell_gate(
+            (CUcontext)atomic_load_explicit(&contexts[number - 1].handle, memory_order_relaxed));
 }
 
 /* After a release or a reset: gives the charge back once the driver has let the context go. */
@@ -312,13 +317,13 @@ static CUresult released(CUresult result, CUdevice ordinal)
     return result;
 }
 
-#define PRIMARY_END(name)                                                                                                 \
-    ALQ_HOOK CUresult name(CUdevice dev)                                                                                  \
-    {                                                                                                                     \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        tell_gate_of_primary(dev);                                                                                        \
-        return released(ALQ_CALL(name, dev), dev);                                                                        \
+#define PRIMARY_END(name)                                                                          \
+    ALQ_HOOK CUresult name(CUdevice dev)                                                           \
+    {                                                                                              \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        tell_gate_of_primary(dev);                                                                 \
+        return released(ALQ_CALL(name, dev), dev);                                                 \
     }
 
 PRIMARY_END(cuDevicePrimaryCtxRelease)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contexts that this process has met: which device each is on and what was charged for it, and a small number that table
- * entries carry, so that what ends with a context is given back with it. Up to 255 at a time; allocations in further ones
- * are counted but not followed to the context's end. Any thread; lock_context, never over a driver call.
+ * The contexts that this process has met: which device each is on and what was charged for it, and
+ * a small number that table entries carry, so that what ends with a context is given back with it.
+ * Up to 255 at a time; allocations in further ones are counted but not followed to the context's
+ * end. Any thread; lock_context, never over a driver call.
  */
 #ifndef ALQ_VGPU_CONTEXT_H
 #define ALQ_VGPU_CONTEXT_H
@@ -11,7 +12,8 @@
 
 #include "vgpu/core.h"
 
-/* The calling thread's current context: its number (0: none, or not followed) and its device (NULL: none, or no share). */
+/* The calling thread's current context: its number (0: none, or not followed) and its device (NULL:
+ * none, or no share). */
 struct alq_here {
     struct alq_dev *dev;
     uint16_t context;

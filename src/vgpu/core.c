@@ -40,7 +40,7 @@ uint32_t alq_core_find(void)
     return mode;
 }
 
-/* ---- slots ------------------------------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 void alq_core_renew(void)
 {
@@ -65,7 +65,8 @@ static void say_full(const struct alq_file *file, int rc)
     alq_log_begin(&line, ALQ_LOG_ERROR);
     alq_text_add(&line.text, file->path);
     if (rc == -28) {
-        alq_text_add(&line.text, ": all 1024 process slots of the share are taken; GPU use is refused");
+        alq_text_add(&line.text,
+                     ": all 1024 process slots of the share are taken; GPU use is refused");
     } else {
         alq_text_add(&line.text, ": no slot to be had, errno ");
         alq_text_add_u64(&line.text, (uint64_t)-rc);
@@ -117,7 +118,7 @@ CUresult alq_core_admit(void)
     return CUDA_SUCCESS;
 }
 
-/* ---- devices ----------------------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static void uuid_text(const CUuuid *uuid, char out[ALQ_UUID_BYTES])
 {
@@ -163,7 +164,8 @@ static int meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count)
 {
     int count = 0;
 
-    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) || ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
+    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) ||
+        ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
         return -1;
     for (int i = 0; i < count && *met_count < ALQ_DEVICES_MAX; i++) {
         struct met *at = &met[*met_count];
@@ -235,8 +237,9 @@ struct alq_dev *alq_dev_current(void)
 
 struct alq_dev *alq_dev_at(uint32_t index)
 {
-    return atomic_load_explicit(&devices_known, memory_order_acquire) == 1 && index < device_count ? &devices[index]
-                                                                                                     : NULL;
+    return atomic_load_explicit(&devices_known, memory_order_acquire) == 1 && index < device_count
+               ? &devices[index]
+               : NULL;
 }
 
 bool alq_core_is_env(void)
@@ -255,7 +258,7 @@ uint32_t alq_shares_of_uuid(const char *uuid, uint32_t env_index, struct alq_sha
     return count;
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 uint64_t alq_dev_limit_bytes(const struct alq_dev *dev)
 {

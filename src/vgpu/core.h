@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library's state: which shares are in force in this process, on which device, and how to reach them. Found on the first
- * call that needs it and never before; a process without a share has ALQ_MODE_NONE and every hook is a jump.
+ * The library's state: which shares are in force in this process, on which device, and how to reach
+ * them. Found on the first call that needs it and never before; a process without a share has
+ * ALQ_MODE_NONE and every hook is a jump.
  *
- * Threading: the mode goes from ALQ_MODE_UNKNOWN to its final value once, under a lock; what the pointers below reach is
- * immutable from then on, apart from `section`, which a fork child replaces before its first use (it has one thread then).
- * Nothing here calls the driver except alq_dev_of and alq_dev_current.
+ * Threading: the mode goes from ALQ_MODE_UNKNOWN to its final value once, under a lock; what the
+ * pointers below reach is immutable from then on, apart from `section`, which a fork child replaces
+ * before its first use (it has one thread then). Nothing here calls the driver except alq_dev_of
+ * and alq_dev_current.
  */
 #ifndef ALQ_VGPU_CORE_H
 #define ALQ_VGPU_CORE_H
@@ -26,11 +28,14 @@ struct alq_file; /* a mapped usage file, see usage.h */
 /* One share, as this process sees it. */
 struct alq_share {
     char id[ALQ_SHARE_ID_BYTES]; /* order of charging; "env" without a share directory */
-    char uuid[ALQ_UUID_BYTES];   /* of the GPU, as NVML writes it; "" until known, only without a share directory */
-    const struct alq_control *control; /* mapped read-only; from the environment: a page of our own, never changed */
+    char uuid[ALQ_UUID_BYTES];   /* of the GPU, as NVML writes it; "" until known, only without a
+                                    share directory */
+    const struct alq_control
+        *control; /* mapped read-only; from the environment: a page of our own, never changed */
     struct alq_file *file;
     uint32_t section_index;
-    /* NULL until the usage file is mapped (alq_core_attach). The slot of this process is section->slots[*slot]. */
+    /* NULL until the usage file is mapped (alq_core_attach). The slot of this process is
+     * section->slots[*slot]. */
     struct alq_usage_section *section;
 };
 
@@ -45,9 +50,11 @@ struct alq_dev {
 
 enum alq_mode {
     ALQ_MODE_UNKNOWN = 0, /* nobody looked yet */
-    ALQ_MODE_NONE = 1,    /* no share, no environment: hooks do nothing; entry/pass.h's stubs compare with it */
+    ALQ_MODE_NONE =
+        1, /* no share, no environment: hooks do nothing; entry/pass.h's stubs compare with it */
     ALQ_MODE_LIMITED = 2, /* at least one share in force */
-    ALQ_MODE_BROKEN = 3,  /* limits were asked for and cannot be had: cuInit and allocations are refused */
+    ALQ_MODE_BROKEN =
+        3, /* limits were asked for and cannot be had: cuInit and allocations are refused */
 };
 
 extern _Atomic uint32_t alq_core_mode_word;
@@ -68,34 +75,36 @@ static inline bool alq_core_is_on(void)
 }
 
 /*
- * Takes this process's slot in every usage file (again after a fork). 0, or -ENOSPC when all slots of a file are taken,
- * which has been said in one line. Cheap when done: one load.
+ * Takes this process's slot in every usage file (again after a fork). 0, or -ENOSPC when all slots
+ * of a file are taken, which has been said in one line. Cheap when done: one load.
  */
 int alq_core_attach(void);
 
-/* For cuInit: CUDA_SUCCESS, or the refusal (its reason has been said). Takes the slots and empties dead ones. */
+/* For cuInit: CUDA_SUCCESS, or the refusal (its reason has been said). Takes the slots and empties
+ * dead ones. */
 CUresult alq_core_admit(void);
 
 /*
- * The state of a device, or NULL: the device has no share (its use is not limited), or the driver is not initialised. The
- * first call asks the driver for its devices and their UUIDs.
+ * The state of a device, or NULL: the device has no share (its use is not limited), or the driver
+ * is not initialised. The first call asks the driver for its devices and their UUIDs.
  */
 struct alq_dev *alq_dev_of(CUdevice ordinal);
 
 /*
- * The device of the calling thread's current context, or NULL: no context, no share. Costs no driver call while the
- * process has one device, else one cuCtxGetDevice.
+ * The device of the calling thread's current context, or NULL: no context, no share. Costs no
+ * driver call while the process has one device, else one cuCtxGetDevice.
  */
 struct alq_dev *alq_dev_current(void);
 
 /* Devices with a share, once alq_dev_of has found them; NULL past the end. */
 struct alq_dev *alq_dev_at(uint32_t index);
 
-/* ---- control: what the daemon says ------------------------------------------------------------------------------------- */
+/* ---- control: what the daemon says ----------------------------------------------------------- */
 
 /*
- * The values in force, to load single fields from at once (each is one naturally aligned word, so a load sees an old or a
- * new value, never a mixture). Do not keep the pointer: the second publication from now writes over it.
+ * The values in force, to load single fields from at once (each is one naturally aligned word, so a
+ * load sees an old or a new value, never a mixture). Do not keep the pointer: the second
+ * publication from now writes over it.
  */
 static inline const struct alq_control_values *alq_control_now(const struct alq_share *share)
 {
@@ -103,10 +112,12 @@ static inline const struct alq_control_values *alq_control_now(const struct alq_
     return &share->control->values[sequence & 1];
 }
 
-/* A consistent copy of all of them. Bounded: after 1,000 moves of the sequence it takes what it has. */
+/* A consistent copy of all of them. Bounded: after 1,000 moves of the sequence it takes what it
+ * has. */
 void alq_control_read(const struct alq_share *share, struct alq_control_values *out);
 
-/* Sum of the memory limits of a device's shares; UINT64_MAX where memory is not limited. 0 admits nothing. */
+/* Sum of the memory limits of a device's shares; UINT64_MAX where memory is not limited. 0 admits
+ * nothing. */
 uint64_t alq_dev_limit_bytes(const struct alq_dev *dev);
 uint64_t alq_shares_limit_bytes(struct alq_share *const *shares, uint32_t count);
 
@@ -117,14 +128,15 @@ uint64_t alq_dev_context_bytes(const struct alq_dev *dev);
 bool alq_core_is_env(void);
 
 /*
- * The shares of the GPU that NVML calls by this UUID; out holds ALQ_SHARES_MAX. env_index: NVML's order, asked only where
- * limits come from the environment. Does not need libcuda.
+ * The shares of the GPU that NVML calls by this UUID; out holds ALQ_SHARES_MAX. env_index: NVML's
+ * order, asked only where limits come from the environment. Does not need libcuda.
  */
 uint32_t alq_shares_of_uuid(const char *uuid, uint32_t env_index, struct alq_share **out);
 
-/* ---- the driver -------------------------------------------------------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
-/* Indices of hooked and needed entry points: ALQ_CU_<name>, from entry/cuda.def, in entry/entry.h. */
+/* Indices of hooked and needed entry points: ALQ_CU_<name>, from entry/cuda.def, in entry/entry.h.
+ */
 extern _Atomic uintptr_t alq_real_table[ALQ_ENTRY_COUNT]; /* 0: lacked, or not looked for yet */
 void *alq_real_slow(uint32_t index);
 
@@ -135,21 +147,25 @@ static inline void *alq_real_cu(uint32_t index)
     return __builtin_expect(address != 0, 1) ? (void *)address : alq_real_slow(index);
 }
 
-/* Calls the driver's own function: ALQ_CALL(cuEventQuery, event). The caller knows that the driver has it, or checks alq_has. */
+/* Calls the driver's own function: ALQ_CALL(cuEventQuery, event). The caller knows that the driver
+ * has it, or checks alq_has. */
 #define ALQ_CALL(name, ...) (((__typeof__(name) *)alq_real_cu(ALQ_CU_##name))(__VA_ARGS__))
-/* What an entry point answers that the driver lacks: CUDA_ERROR_NOT_SUPPORTED, or NOT_INITIALIZED without a driver. */
+/* What an entry point answers that the driver lacks: CUDA_ERROR_NOT_SUPPORTED, or NOT_INITIALIZED
+ * without a driver. */
 CUresult alq_absent(uint32_t index);
 #define ALQ_HAS(name) (alq_real_cu(ALQ_CU_##name) != NULL)
 
-/* ---- fork -------------------------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 /*
- * Number of the process image's generation: differs in a fork child from its parent. Modules that keep state of the driver
- * (events, estimates) compare it and start anew; the page behind it is wiped by fork, so it costs one load.
+ * Number of the process image's generation: differs in a fork child from its parent. Modules that
+ * keep state of the driver (events, estimates) compare it and start anew; the page behind it is
+ * wiped by fork, so it costs one load.
  */
 uint32_t alq_fork_generation(void);
 
-/* Drops what a fork child has from its parent, once; every entry that charges or reads slots calls it first. */
+/* Drops what a fork child has from its parent, once; every entry that charges or reads slots calls
+ * it first. */
 void alq_core_renew(void);
 
 #endif

@@ -53,7 +53,8 @@ int alq_real_entry_at(const void *address)
         uint16_t have = atomic_load_explicit(&reverse[at], memory_order_acquire);
         if (have == 0)
             return -1;
-        if (atomic_load_explicit(&alq_real_table[have - 1], memory_order_relaxed) == (uintptr_t)address)
+        if (atomic_load_explicit(&alq_real_table[have - 1], memory_order_relaxed) ==
+            (uintptr_t)address)
             return have - 1;
     }
     return -1;
@@ -85,7 +86,8 @@ static void find(int lib)
 {
     struct alq_elf elf;
     const char *soname = lib == LIB_CUDA ? "libcuda.so.1" : "libnvidia-ml.so.1";
-    uint32_t begin = lib == LIB_CUDA ? 0 : ALQ_NVML_BEGIN, end = lib == LIB_CUDA ? ALQ_CU_END : ALQ_ENTRY_COUNT;
+    uint32_t begin = lib == LIB_CUDA ? 0 : ALQ_NVML_BEGIN,
+             end = lib == LIB_CUDA ? ALQ_CU_END : ALQ_ENTRY_COUNT;
 
     if (!alq_elf_find(is_library, (void *)(uintptr_t)soname, &elf) ||
         atomic_load_explicit(&libraries[lib].base, memory_order_relaxed) == elf.begin)
@@ -112,7 +114,9 @@ static bool is_found(int lib)
 
 void *alq_real_slow(uint32_t index)
 {
-    return is_found(library_of(index)) ? (void *)atomic_load_explicit(&alq_real_table[index], memory_order_relaxed) : NULL;
+    return is_found(library_of(index))
+               ? (void *)atomic_load_explicit(&alq_real_table[index], memory_order_relaxed)
+               : NULL;
 }
 
 bool alq_real_is_loaded(uint32_t index)

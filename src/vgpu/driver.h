@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real libcuda and libnvidia-ml of this process: the ones that the program loads, found among the loader's objects by their
- * SONAME. The library never loads libcuda itself. Addresses are read from the object's own symbol table, so no other preload
- * stands between. Any thread.
+ * The real libcuda and libnvidia-ml of this process: the ones that the program loads, found among
+ * the loader's objects by their SONAME. The library never loads libcuda itself. Addresses are read
+ * from the object's own symbol table, so no other preload stands between. Any thread.
  */
 #ifndef ALQ_VGPU_DRIVER_H
 #define ALQ_VGPU_DRIVER_H

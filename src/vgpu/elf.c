@@ -6,7 +6,8 @@
 #include "vgpu/text.h"
 
 /* Weak: a process whose libc lacks it gets no hooks, and starts. */
-extern int dl_iterate_phdr(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data) __attribute__((weak));
+extern int dl_iterate_phdr(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
+    __attribute__((weak));
 
 struct search {
     alq_elf_test *test;
@@ -15,8 +16,8 @@ struct search {
 };
 
 /*
- * glibc adds the load address to the pointers of most objects' dynamic sections; musl and the vDSO leave them. Either
- * way an address below the object is an offset.
+ * glibc adds the load address to the pointers of most objects' dynamic sections; musl and the vDSO
+ * leave them. Either way an address below the object is an offset.
  */
 static const void *in_object(const struct alq_elf *elf, Elf64_Addr value)
 {
@@ -30,7 +31,8 @@ static bool read_object(const struct dl_phdr_info *info, struct alq_elf *out)
     Elf64_Xword soname = 0;
     bool has_soname = false;
 
-    *out = (struct alq_elf){.base = info->dlpi_addr, .begin = UINTPTR_MAX, .soname = "", .name = info->dlpi_name};
+    *out = (struct alq_elf){
+        .base = info->dlpi_addr, .begin = UINTPTR_MAX, .soname = "", .name = info->dlpi_name};
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const Elf64_Phdr *ph = &info->dlpi_phdr[i];
         if (ph->p_type == PT_DYNAMIC) {
@@ -118,7 +120,8 @@ static void *if_it_is(const struct alq_elf *elf, uint32_t index, const char *nam
     const Elf64_Sym *symbol = &elf->symbols[index];
     unsigned type = ELF64_ST_TYPE(symbol->st_info), bind = ELF64_ST_BIND(symbol->st_info);
     if (symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0 || type != STT_FUNC ||
-        (bind != STB_GLOBAL && bind != STB_WEAK) || !alq_text_is(elf->strings + symbol->st_name, name))
+        (bind != STB_GLOBAL && bind != STB_WEAK) ||
+        !alq_text_is(elf->strings + symbol->st_name, name))
         return NULL;
     return (void *)(elf->base + symbol->st_value);
 }

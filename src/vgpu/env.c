@@ -23,7 +23,8 @@ static const char *indexed_value_of(const char *entry, const char *prefix, uint3
     if (!alq_text_starts(entry, prefix))
         return NULL;
     entry += alq_text_len(prefix);
-    if (*entry++ != '_' || !alq_text_read_u64(&entry, &number) || *entry != '=' || number >= ALQ_ENV_DEVICES)
+    if (*entry++ != '_' || !alq_text_read_u64(&entry, &number) || *entry != '=' ||
+        number >= ALQ_ENV_DEVICES)
         return NULL;
     *index = (uint32_t)number;
     return entry + 1;
@@ -44,7 +45,8 @@ void alq_env_read(char *const *environ, struct alq_env *out)
     uint32_t compute_all = 0, index = 0;
     const char *value;
 
-    *out = (struct alq_env){.policy = ALQ_POLICY_HARD, .priority = 1, .usage_path = DEFAULT_USAGE_PATH};
+    *out = (struct alq_env){
+        .policy = ALQ_POLICY_HARD, .priority = 1, .usage_path = DEFAULT_USAGE_PATH};
     for (; environ && *environ; environ++) {
         const char *entry = *environ;
         if (!alq_text_starts(entry, "CUDA_") && !alq_text_starts(entry, "GPU_CORE") &&
@@ -94,7 +96,8 @@ void alq_env_read(char *const *environ, struct alq_env *out)
             out->compute_pct[i] = 0;
         if (out->memory_bytes[i] || (out->compute_pct[i] && out->policy != ALQ_POLICY_NONE))
             out->has_limits = true;
-        if (out->memory_bytes[i] != out->memory_bytes[0] || out->compute_pct[i] != out->compute_pct[0])
+        if (out->memory_bytes[i] != out->memory_bytes[0] ||
+            out->compute_pct[i] != out->compute_pct[0])
             out->is_uniform = false;
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HAMi-core's environment, for containers without a share directory. Reads the environment block it is given and nothing
- * else.
+ * HAMi-core's environment, for containers without a share directory. Reads the environment block it
+ * is given and nothing else.
  */
 #ifndef ALQ_VGPU_ENV_H
 #define ALQ_VGPU_ENV_H

@@ -20,7 +20,8 @@ static int nvml_index(const char *uuid)
         ((dlopen_fn *)alq_door_next(ALQ_DOOR_DLOPEN))("libnvidia-ml.so.1", lazy);
     }
     if (!alq_real(ALQ_NVML_nvmlInit_v2) || !alq_real(ALQ_NVML_nvmlShutdown) ||
-        !alq_real(ALQ_NVML_nvmlDeviceGetCount_v2) || !alq_real(ALQ_NVML_nvmlDeviceGetHandleByIndex_v2) ||
+        !alq_real(ALQ_NVML_nvmlDeviceGetCount_v2) ||
+        !alq_real(ALQ_NVML_nvmlDeviceGetHandleByIndex_v2) ||
         !alq_real(ALQ_NVML_nvmlDeviceGetUUID) || ALQ_CALL_NVML(nvmlInit_v2) != NVML_SUCCESS)
         return -1;
     if (ALQ_CALL_NVML(nvmlDeviceGetCount_v2, &count) == NVML_SUCCESS)
@@ -54,7 +55,8 @@ static void use_smallest(struct alq_env *env)
     }
     env->is_uniform = true;
     alq_log_begin(&line, ALQ_LOG_WARN);
-    alq_text_add(&line.text, "NVML cannot tell the order of the GPUs; the smallest limit of the environment holds for each");
+    alq_text_add(&line.text, "NVML cannot tell the order of the GPUs; the smallest limit of the "
+                             "environment holds for each");
     alq_log_end_always(&line, &said_smallest);
 }
 

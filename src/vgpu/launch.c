@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wrappers of the entry points that put work on the GPU: each passes the gate of src/vgpu/compute on its way to the driver. Without a
- * share a wrapper is a load, a compare and a call.
+ * Wrappers of the entry points that put work on the GPU: each passes the gate of src/vgpu/compute
+ * on its way to the driver. Without a share a wrapper is a load, a compare and a call.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
@@ -33,8 +33,8 @@ static CUstream per_thread(CUstream stream)
     return stream ? stream : CU_STREAM_PER_THREAD;
 }
 
-static void before(struct launch *launch, const void *handle, enum alq_estimate_kind kind, uint32_t class_,
-                   CUstream stream, bool is_joined)
+static void before(struct launch *launch, const void *handle, enum alq_estimate_kind kind,
+                   uint32_t class_, CUstream stream, bool is_joined)
 {
     struct alq_dev *dev = alq_dev_current();
 
@@ -63,41 +63,43 @@ static inline CUresult after(struct launch *launch, CUresult result)
 #define ARGS(...) __VA_ARGS__
 
 /*
- * One launch: handle, kind, size class, stream, joined. The exported name itself is a jump to the driver's function while no
- * share is in force (entry/pass.h), else to this.
+ * One launch: handle, kind, size class, stream, joined. The exported name itself is a jump to the
+ * driver's function while no share is in force (entry/pass.h), else to this.
  */
-#define LAUNCH(name, params, args, ...)                                                                                   \
-    __typeof__(name) alq_gated_##name __attribute__((visibility("hidden")));                                             \
-    CUresult alq_gated_##name params                                                                                      \
-    {                                                                                                                     \
-        struct launch launch;                                                                                             \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, args);                                                                                  \
-        if (alq_core_mode() == ALQ_MODE_BROKEN)                                                                           \
-            return CUDA_ERROR_NOT_PERMITTED;                                                                              \
-        before(&launch, __VA_ARGS__);                                                                                     \
-        return after(&launch, ALQ_CALL(name, args));                                                                      \
+#define LAUNCH(name, params, args, ...)                                                            \
+    __typeof__(name) alq_gated_##name __attribute__((visibility("hidden")));                       \
+    CUresult alq_gated_##name params                                                               \
+    {                                                                                              \
+        struct launch launch;                                                                      \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, args);                                                           \
+        if (alq_core_mode() == ALQ_MODE_BROKEN)                                                    \
+            return CUDA_ERROR_NOT_PERMITTED;                                                       \
+        before(&launch, __VA_ARGS__);                                                              \
+        return after(&launch, ALQ_CALL(name, args));                                               \
     }
 
-#define KERNEL_PARAMS                                                                                                     \
-    (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,  \
-     unsigned int shared, CUstream stream, void **params, void **extra)
+#define KERNEL_PARAMS                                                                              \
+    (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,             \
+     unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,        \
+     void **extra)
 #define KERNEL_ARGS ARGS(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
 #define KERNEL_CLASS size_class(product(gx, gy, gz), product(bx, by, bz))
-LAUNCH(cuLaunchKernel, KERNEL_PARAMS, KERNEL_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS, stream, false)
-LAUNCH(cuLaunchKernel_ptsz, KERNEL_PARAMS, KERNEL_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS, per_thread(stream),
+LAUNCH(cuLaunchKernel, KERNEL_PARAMS, KERNEL_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS, stream,
        false)
-
-#define COOPERATIVE_PARAMS                                                                                                \
-    (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,  \
-     unsigned int shared, CUstream stream, void **params)
-#define COOPERATIVE_ARGS ARGS(f, gx, gy, gz, bx, by, bz, shared, stream, params)
-LAUNCH(cuLaunchCooperativeKernel, COOPERATIVE_PARAMS, COOPERATIVE_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS, stream,
-       false)
-LAUNCH(cuLaunchCooperativeKernel_ptsz, COOPERATIVE_PARAMS, COOPERATIVE_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS,
+LAUNCH(cuLaunchKernel_ptsz, KERNEL_PARAMS, KERNEL_ARGS, f, ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS,
        per_thread(stream), false)
+
+#define COOPERATIVE_PARAMS                                                                         \
+    (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,             \
+     unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params)
+#define COOPERATIVE_ARGS ARGS(f, gx, gy, gz, bx, by, bz, shared, stream, params)
+LAUNCH(cuLaunchCooperativeKernel, COOPERATIVE_PARAMS, COOPERATIVE_ARGS, f, ALQ_ESTIMATE_FUNCTION,
+       KERNEL_CLASS, stream, false)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, COOPERATIVE_PARAMS, COOPERATIVE_ARGS, f,
+       ALQ_ESTIMATE_FUNCTION, KERNEL_CLASS, per_thread(stream), false)
 
 /* A launch that may start before the one ahead of it ends: nothing may be put between them. */
 static bool is_joined(const CUlaunchConfig *config)
@@ -113,36 +115,40 @@ static bool is_joined(const CUlaunchConfig *config)
 }
 
 #define EX_PARAMS (const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
-#define EX_CLASS                                                                                                          \
-    (config ? size_class(product(config->gridDimX, config->gridDimY, config->gridDimZ),                                   \
-                         product(config->blockDimX, config->blockDimY, config->blockDimZ))                                \
+#define EX_CLASS                                                                                   \
+    (config ? size_class(product(config->gridDimX, config->gridDimY, config->gridDimZ),            \
+                         product(config->blockDimX, config->blockDimY, config->blockDimZ))         \
             : 0)
 #define EX_STREAM (config ? config->hStream : NULL)
 #define EX_JOINED (config && is_joined(config))
-LAUNCH(cuLaunchKernelEx, EX_PARAMS, ARGS(config, f, params, extra), f, ALQ_ESTIMATE_FUNCTION, EX_CLASS, EX_STREAM,
-       EX_JOINED)
-LAUNCH(cuLaunchKernelEx_ptsz, EX_PARAMS, ARGS(config, f, params, extra), f, ALQ_ESTIMATE_FUNCTION, EX_CLASS,
-       per_thread(EX_STREAM), EX_JOINED)
+LAUNCH(cuLaunchKernelEx, EX_PARAMS, ARGS(config, f, params, extra), f, ALQ_ESTIMATE_FUNCTION,
+       EX_CLASS, EX_STREAM, EX_JOINED)
+LAUNCH(cuLaunchKernelEx_ptsz, EX_PARAMS, ARGS(config, f, params, extra), f, ALQ_ESTIMATE_FUNCTION,
+       EX_CLASS, per_thread(EX_STREAM), EX_JOINED)
 
-/* The block's size was set before by cuFuncSetBlockShape and is not known here: one class for each grid. */
+/* The block's size was set before by cuFuncSetBlockShape and is not known here: one class for each
+ * grid. */
 #define GRID_CLASS size_class(product((unsigned int)gx, (unsigned int)gy, 1), 1)
 LAUNCH(cuLaunch, (CUfunction f), ARGS(f), f, ALQ_ESTIMATE_FUNCTION, 0, NULL, false)
-LAUNCH(cuLaunchGrid, (CUfunction f, int gx, int gy), ARGS(f, gx, gy), f, ALQ_ESTIMATE_FUNCTION, GRID_CLASS, NULL, false)
-LAUNCH(cuLaunchGridAsync, (CUfunction f, int gx, int gy, CUstream stream), ARGS(f, gx, gy, stream), f,
-       ALQ_ESTIMATE_FUNCTION, GRID_CLASS, stream, false)
+LAUNCH(cuLaunchGrid, (CUfunction f, int gx, int gy), ARGS(f, gx, gy), f, ALQ_ESTIMATE_FUNCTION,
+       GRID_CLASS, NULL, false)
+LAUNCH(cuLaunchGridAsync, (CUfunction f, int gx, int gy, CUstream stream), ARGS(f, gx, gy, stream),
+       f, ALQ_ESTIMATE_FUNCTION, GRID_CLASS, stream, false)
 
-LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph, ALQ_ESTIMATE_GRAPH, 0, stream,
-       false)
-LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph, ALQ_ESTIMATE_GRAPH, 0,
-       per_thread(stream), false)
+LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph,
+       ALQ_ESTIMATE_GRAPH, 0, stream, false)
+LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph,
+       ALQ_ESTIMATE_GRAPH, 0, per_thread(stream), false)
 
-/* Kernels of several devices in one call: each passes the gate of its own, as its stream's context tells. */
+/* Kernels of several devices in one call: each passes the gate of its own, as its stream's context
+ * tells. */
 #define MULTI_MAX 16u
 
 static struct alq_dev *dev_of_stream(CUstream stream)
 {
     CUcontext context = NULL;
-    if (!stream || !ALQ_HAS(cuStreamGetCtx) || ALQ_CALL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS)
+    if (!stream || !ALQ_HAS(cuStreamGetCtx) ||
+        ALQ_CALL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS)
         return alq_dev_current();
     struct alq_dev *dev = alq_context_dev(context);
     return dev ? dev : alq_dev_current();
@@ -151,7 +157,8 @@ static struct alq_dev *dev_of_stream(CUstream stream)
 __typeof__(cuLaunchCooperativeKernelMultiDevice) alq_gated_cuLaunchCooperativeKernelMultiDevice
     __attribute__((visibility("hidden")));
 
-CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
+CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list,
+                                                        unsigned int count, unsigned int flags)
 {
     struct launch launches[MULTI_MAX];
     unsigned int gated = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines to the program's standard error, each one write(2), "aliquot: level: text\n". Off by default: LIBCUDA_LOG_LEVEL or
- * `control` turns levels on. Three kinds of line are always written, once per process: a limit that cannot be read, a
- * limit that holds per process only, a full slot table. No more than 20 lines a second otherwise. Any thread; errno untouched.
+ * Lines to the program's standard error, each one write(2), "aliquot: level: text\n". Off by
+ * default: LIBCUDA_LOG_LEVEL or `control` turns levels on. Three kinds of line are always written,
+ * once per process: a limit that cannot be read, a limit that holds per process only, a full slot
+ * table. No more than 20 lines a second otherwise. Any thread; errno untouched.
  */
 #ifndef ALQ_VGPU_LOG_H
 #define ALQ_VGPU_LOG_H

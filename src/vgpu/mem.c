@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The four functions that a compiler may call on its own for assignments and loops, so that the library needs no libc.
- * Hidden: a program's own memcpy is never replaced. Compiled with -fno-tree-loop-distribute-patterns, or they would
- * call themselves.
+ * The four functions that a compiler may call on its own for assignments and loops, so that the
+ * library needs no libc. Hidden: a program's own memcpy is never replaced. Compiled with
+ * -fno-tree-loop-distribute-patterns, or they would call themselves.
  */
 #include <stddef.h>
 #include <stdint.h>

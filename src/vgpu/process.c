@@ -17,10 +17,11 @@ struct alq_process_page *alq_process_page_make(void)
         atomic_store_explicit(&watched_pid, alq_sys_getpid(), memory_order_relaxed);
     if (!page)
         page = &spare;
-    atomic_store_explicit(&page->alive, atomic_load_explicit(&watched_pid, memory_order_relaxed) ? 2 : 1,
+    atomic_store_explicit(&page->alive,
+                          atomic_load_explicit(&watched_pid, memory_order_relaxed) ? 2 : 1,
                           memory_order_relaxed);
-    if (atomic_compare_exchange_strong_explicit(&alq_process_page_now, &expect, page, memory_order_acq_rel,
-                                                memory_order_acquire))
+    if (atomic_compare_exchange_strong_explicit(&alq_process_page_now, &expect, page,
+                                                memory_order_acq_rel, memory_order_acquire))
         return page;
     if (page != &spare)
         alq_sys_munmap(page, 4096);

@@ -36,8 +36,10 @@ static bool read_suffix(const char **s, unsigned *shift)
     return **s == '\0';
 }
 
-#define TOP (1ull << 63)           /* the largest amount */
-#define SCALE_MAX 1000000000000000000u /* places of a fraction that are kept; beyond them nothing is left of a byte */
+#define TOP (1ull << 63) /* the largest amount */
+#define SCALE_MAX                                                                                  \
+    1000000000000000000u /* places of a fraction that are kept; beyond them nothing is left of a   \
+                            byte */
 
 /* A decimal number as whole + fraction / scale. */
 struct number {

@@ -15,7 +15,7 @@ enum { STATE_NEW, STATE_READY, STATE_NONE };
 static _Atomic uint32_t state;
 static _Atomic uint32_t made_in; /* fork generation */
 
-/* ---- the driver as the gate calls it; its own functions, past every hook ------------------------------------------------- */
+/* ---- the driver as the gate calls it; its own functions, past every hook --------------------- */
 
 static CUresult event_create(CUevent *out)
 {
@@ -64,8 +64,9 @@ static void relax(void)
 
 static bool driver_is_enough(void)
 {
-    return ALQ_HAS(cuEventCreate) && ALQ_HAS(cuEventDestroy_v2) && ALQ_HAS(cuEventRecord) && ALQ_HAS(cuEventQuery) &&
-           ALQ_HAS(cuEventElapsedTime) && ALQ_HAS(cuStreamIsCapturing) && ALQ_HAS(cuCtxGetCurrent);
+    return ALQ_HAS(cuEventCreate) && ALQ_HAS(cuEventDestroy_v2) && ALQ_HAS(cuEventRecord) &&
+           ALQ_HAS(cuEventQuery) && ALQ_HAS(cuEventElapsedTime) && ALQ_HAS(cuStreamIsCapturing) &&
+           ALQ_HAS(cuCtxGetCurrent);
 }
 
 /* First 8 bytes of "xxxxxxxx-xxxx-..." as a number; 0 where /proc does not say. */
@@ -112,7 +113,8 @@ static bool make(void)
     compute.boottime_offset_ns = (int64_t)(alq_clock_boottime_ns() - alq_clock_ns());
     for (uint32_t i = 0; (dev = alq_dev_at(i)) && i < ALQ_COMPUTE_DEVICES; i++) {
         struct alq_compute_share shares[ALQ_COMPUTE_SHARES];
-        uint32_t count = dev->share_count < ALQ_COMPUTE_SHARES ? dev->share_count : ALQ_COMPUTE_SHARES;
+        uint32_t count =
+            dev->share_count < ALQ_COMPUTE_SHARES ? dev->share_count : ALQ_COMPUTE_SHARES;
         for (uint32_t s = 0; s < count; s++)
             shares[s] = (struct alq_compute_share){
                 .control = dev->share[s]->control,

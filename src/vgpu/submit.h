@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This process at the compute gate: the one struct alq_compute of the library, tied to the driver, the clock and the
- * shares of core.h. Made at the first launch under a share, anew in a fork child. Any thread.
+ * This process at the compute gate: the one struct alq_compute of the library, tied to the driver,
+ * the clock and the shares of core.h. Made at the first launch under a share, anew in a fork child.
+ * Any thread.
  */
 #ifndef ALQ_VGPU_SUBMIT_H
 #define ALQ_VGPU_SUBMIT_H

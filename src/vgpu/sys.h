@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * System calls without libc: the library may sit in a process whose libc it does not know, and errno and the
- * interposed open/mmap of others stay untouched. Every function returns the kernel's answer: a value, or -errno.
- * Safe in any thread, in a signal handler and after fork.
+ * System calls without libc: the library may sit in a process whose libc it does not know, and
+ * errno and the interposed open/mmap of others stay untouched. Every function returns the kernel's
+ * answer: a value, or -errno. Safe in any thread, in a signal handler and after fork.
  */
 #ifndef ALQ_VGPU_SYS_H
 #define ALQ_VGPU_SYS_H
@@ -93,7 +93,8 @@ static inline int64_t alq_sys_size(int fd)
     return alq_syscall6(__NR_lseek, fd, 0, 2, 0, 0, 0);
 }
 
-/* Reserves the blocks, so that a later store to the mapping cannot find the file system full (SIGBUS). */
+/* Reserves the blocks, so that a later store to the mapping cannot find the file system full
+ * (SIGBUS). */
 static inline int alq_sys_fallocate(int fd, uint64_t bytes)
 {
     return (int)alq_syscall6(__NR_fallocate, fd, 0, 0, (long)bytes, 0, 0);
@@ -123,7 +124,8 @@ static inline void *alq_sys_mmap(size_t bytes, int prot, int flags, int fd)
 
 static inline void *alq_sys_anon(size_t bytes)
 {
-    return alq_sys_mmap(bytes, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_PRIVATE | ALQ_MAP_ANONYMOUS, -1);
+    return alq_sys_mmap(bytes, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_PRIVATE | ALQ_MAP_ANONYMOUS,
+                        -1);
 }
 
 static inline void alq_sys_munmap(void *addr, size_t bytes)
@@ -144,8 +146,10 @@ static inline uint32_t alq_sys_getpid(void)
 /* Set-user-ID or set-group-ID. */
 static inline int alq_sys_is_privileged(void)
 {
-    return alq_syscall6(__NR_getuid, 0, 0, 0, 0, 0, 0) != alq_syscall6(__NR_geteuid, 0, 0, 0, 0, 0, 0) ||
-           alq_syscall6(__NR_getgid, 0, 0, 0, 0, 0, 0) != alq_syscall6(__NR_getegid, 0, 0, 0, 0, 0, 0);
+    return alq_syscall6(__NR_getuid, 0, 0, 0, 0, 0, 0) !=
+               alq_syscall6(__NR_geteuid, 0, 0, 0, 0, 0, 0) ||
+           alq_syscall6(__NR_getgid, 0, 0, 0, 0, 0, 0) !=
+               alq_syscall6(__NR_getegid, 0, 0, 0, 0, 0, 0);
 }
 
 static inline long alq_sys_readlink(const char *path, char *out, size_t bytes)
@@ -168,16 +172,18 @@ static inline void alq_sys_sleep_ns(uint64_t ns)
 #define ALQ_FUTEX_WAIT_BITSET 9
 #define ALQ_FUTEX_PRIVATE 128
 
-static inline long alq_sys_futex(const void *word, int op, uint32_t value, const void *timeout, uint32_t bits)
+static inline long alq_sys_futex(const void *word, int op, uint32_t value, const void *timeout,
+                                 uint32_t bits)
 {
     return alq_syscall6(__NR_futex, (long)word, op, (long)value, (long)timeout, 0, (long)bits);
 }
 
 /*
- * Waits until *word may differ from expect, or CLOCK_MONOTONIC reaches until_ns, or a signal comes. Returns 0 when
- * woken, -ETIMEDOUT, -EAGAIN (the word differs already) or -EINTR.
+ * Waits until *word may differ from expect, or CLOCK_MONOTONIC reaches until_ns, or a signal comes.
+ * Returns 0 when woken, -ETIMEDOUT, -EAGAIN (the word differs already) or -EINTR.
  */
-static inline int alq_sys_futex_wait_until(const uint32_t *word, uint32_t expect, uint64_t until_ns, int is_private)
+static inline int alq_sys_futex_wait_until(const uint32_t *word, uint32_t expect, uint64_t until_ns,
+                                           int is_private)
 {
     struct {
         int64_t sec;
@@ -201,7 +207,8 @@ struct alq_flock {
 #define ALQ_F_OFD_GETLK 36
 #define ALQ_F_OFD_SETLK 37
 
-/* Takes an exclusive OFD lock on one byte. 0, or -EAGAIN when another description has it, or another -errno. */
+/* Takes an exclusive OFD lock on one byte. 0, or -EAGAIN when another description has it, or
+ * another -errno. */
 static inline int alq_sys_ofd_lock(int fd, uint64_t byte)
 {
     struct alq_flock lock = {.type = F_WRLCK, .whence = 0, .start = (int64_t)byte, .len = 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strings without libc: comparing, copying into fixed buffers, and a buffer that lines and paths are put together in. A full
- * buffer is cut, stays terminated and says so. No state; any thread.
+ * Strings without libc: comparing, copying into fixed buffers, and a buffer that lines and paths
+ * are put together in. A full buffer is cut, stays terminated and says so. No state; any thread.
  */
 #ifndef ALQ_VGPU_TEXT_H
 #define ALQ_VGPU_TEXT_H

@@ -12,7 +12,8 @@
 #define EEXIST_ 17
 #define ENOSPC_ 28
 
-/* Bytes of the file beyond the slots' that are locked: by a reaper, and while a section is claimed. */
+/* Bytes of the file beyond the slots' that are locked: by a reaper, and while a section is claimed.
+ */
 #define LOCK_BYTE_REAP ALQ_SLOTS
 #define LOCK_BYTE_CLAIM (ALQ_SLOTS + 1)
 
@@ -34,12 +35,15 @@ static int map_open(int fd, uint8_t **base, uint64_t *bytes)
     struct alq_usage_header header;
     int64_t size = alq_sys_size(fd);
 
-    if (size < (int64_t)ALQ_USAGE_BYTES(1) || alq_sys_pread(fd, &header, sizeof(header), 0) != sizeof(header))
+    if (size < (int64_t)ALQ_USAGE_BYTES(1) ||
+        alq_sys_pread(fd, &header, sizeof(header), 0) != sizeof(header))
         return -EINVAL_;
     if (header.magic != ALQ_USAGE_MAGIC || header.version != ALQ_SHARE_VERSION ||
-        header.header_bytes != ALQ_USAGE_HEADER_BYTES || header.section_bytes != sizeof(struct alq_usage_section) ||
-        header.slot_count != ALQ_SLOTS || header.slot_bytes != sizeof(struct alq_slot) || header.section_count == 0 ||
-        header.section_count > ALQ_SECTIONS_MAX || (uint64_t)size < ALQ_USAGE_BYTES(header.section_count))
+        header.header_bytes != ALQ_USAGE_HEADER_BYTES ||
+        header.section_bytes != sizeof(struct alq_usage_section) ||
+        header.slot_count != ALQ_SLOTS || header.slot_bytes != sizeof(struct alq_slot) ||
+        header.section_count == 0 || header.section_count > ALQ_SECTIONS_MAX ||
+        (uint64_t)size < ALQ_USAGE_BYTES(header.section_count))
         return -EINVAL_;
     void *at = alq_sys_mmap((size_t)size, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_SHARED, fd);
     if (!at)
@@ -64,7 +68,8 @@ int alq_usage_map(struct alq_file *file, const char *path)
     return rc;
 }
 
-/* A complete file under a name of its own beside `path`, then linked to it: nobody sees half a file, and the first one wins. */
+/* A complete file under a name of its own beside `path`, then linked to it: nobody sees half a
+ * file, and the first one wins. */
 static int make(const char *path, uint32_t sections)
 {
     char name[ALQ_PATH_BYTES];
@@ -128,8 +133,9 @@ int alq_usage_make_private(struct alq_file *file, uint32_t sections)
 static void raise_high(struct alq_usage_header *header, uint32_t slot)
 {
     uint32_t high = __atomic_load_n(&header->slot_high, __ATOMIC_RELAXED);
-    while (high < slot + 1 && !__atomic_compare_exchange_n(&header->slot_high, &high, slot + 1, true, __ATOMIC_RELAXED,
-                                                           __ATOMIC_RELAXED))
+    while (high < slot + 1 &&
+           !__atomic_compare_exchange_n(&header->slot_high, &high, slot + 1, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
         ;
 }
 
@@ -219,7 +225,8 @@ static bool is_occupied(const struct alq_file *file, uint32_t slot)
         uint64_t tag = __atomic_load_n(&section->total.tag, __ATOMIC_RELAXED);
         const struct alq_pair *done = &section->slots[slot].done;
         if (__atomic_load_n(&done->value, __ATOMIC_RELAXED) ||
-            (tag && tag >> 48 == slot && __atomic_load_n(&done->tag, __ATOMIC_RELAXED) != (tag & ((1ull << 48) - 1))))
+            (tag && tag >> 48 == slot &&
+             __atomic_load_n(&done->tag, __ATOMIC_RELAXED) != (tag & ((1ull << 48) - 1))))
             return true;
     }
     return false;
@@ -237,8 +244,8 @@ bool alq_usage_has_others(const struct alq_file *file)
 }
 
 /*
- * Waits its turn for up to about 20 ms: two reapers at once would each take the other's grip on a dead slot for a living
- * owner. A dead reaper's lock is gone with it.
+ * Waits its turn for up to about 20 ms: two reapers at once would each take the other's grip on a
+ * dead slot for a living owner. A dead reaper's lock is gone with it.
  */
 static bool take_turn(int fd, uint64_t byte)
 {
@@ -256,7 +263,8 @@ uint32_t alq_usage_reap(struct alq_file *file)
 
     if (!alq_usage_has_others(file))
         return 0;
-    int fd = alq_sys_open(file->path, O_RDWR, 0); /* a description of its own: OFD locks exclude only others */
+    int fd = alq_sys_open(file->path, O_RDWR,
+                          0); /* a description of its own: OFD locks exclude only others */
     if (fd < 0)
         return 0;
     if (take_turn(fd, LOCK_BYTE_REAP)) {

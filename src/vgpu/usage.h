@@ -2,9 +2,10 @@
 /*
  * Usage files: mapping one, taking a process slot in it, and giving back what dead processes left.
  *
- * A slot is an OFD write lock on its byte of the file. The description that has it is mapped and closed at once, so the
- * lock lives as long as the mapping: through closefrom, in a fork child that has not exec'd (which keeps the driver's
- * descriptors just so), and not a moment after the last such address space. Nobody looks at a PID.
+ * A slot is an OFD write lock on its byte of the file. The description that has it is mapped and
+ * closed at once, so the lock lives as long as the mapping: through closefrom, in a fork child that
+ * has not exec'd (which keeps the driver's descriptors just so), and not a moment after the last
+ * such address space. Nobody looks at a PID.
  */
 #ifndef ALQ_VGPU_USAGE_H
 #define ALQ_VGPU_USAGE_H
@@ -30,7 +31,8 @@ static inline struct alq_usage_header *alq_file_header(const struct alq_file *fi
     return (struct alq_usage_header *)(void *)file->base;
 }
 
-static inline struct alq_usage_section *alq_file_section(const struct alq_file *file, uint32_t index)
+static inline struct alq_usage_section *alq_file_section(const struct alq_file *file,
+                                                         uint32_t index)
 {
     return (struct alq_usage_section *)(void *)(file->base + ALQ_USAGE_HEADER_BYTES +
                                                 index * sizeof(struct alq_usage_section));
@@ -40,24 +42,27 @@ static inline struct alq_usage_section *alq_file_section(const struct alq_file *
 void alq_usage_format(void *base, uint32_t sections);
 
 /*
- * Maps the file, without a slot. 0; -ENOENT and other errors of open; -EINVAL for a file that is too short, of another format or
- * of another version. Never creates or changes it.
+ * Maps the file, without a slot. 0; -ENOENT and other errors of open; -EINVAL for a file that is
+ * too short, of another format or of another version. Never creates or changes it.
  */
 int alq_usage_map(struct alq_file *file, const char *path);
 
-/* As alq_usage_map, making the file with `sections` sections where there is none (complete from its first moment). */
+/* As alq_usage_map, making the file with `sections` sections where there is none (complete from its
+ * first moment). */
 int alq_usage_map_or_make(struct alq_file *file, const char *path, uint32_t sections);
 
 /* Memory of this process alone instead of a file. 0 or -ENOMEM. */
 int alq_usage_make_private(struct alq_file *file, uint32_t sections);
 
 /*
- * Takes a free slot, empties it in every section, and maps the file anew so that the lock stays. Pointers into the old
- * mapping stay good. 0; -ENOSPC when all slots are taken; an error of open or mmap.
+ * Takes a free slot, empties it in every section, and maps the file anew so that the lock stays.
+ * Pointers into the old mapping stay good. 0; -ENOSPC when all slots are taken; an error of open or
+ * mmap.
  */
 int alq_usage_attach(struct alq_file *file);
 
-/* Empties the slots of dead processes. Returns how many there were. Any thread, with or without a slot of its own. */
+/* Empties the slots of dead processes. Returns how many there were. Any thread, with or without a
+ * slot of its own. */
 uint32_t alq_usage_reap(struct alq_file *file);
 
 /* True where a slot other than ours holds bytes: what a reap would look at. */
@@ -67,8 +72,8 @@ bool alq_usage_has_others(const struct alq_file *file);
 uint64_t alq_usage_pid_namespace(void);
 
 /*
- * The section of this GPU in a file that starts without any (the environment's): the one that has its UUID, else the
- * first free one, marked with it. -ENOSPC when all are other GPUs'.
+ * The section of this GPU in a file that starts without any (the environment's): the one that has
+ * its UUID, else the first free one, marked with it. -ENOSPC when all are other GPUs'.
  */
 int alq_usage_claim_section(struct alq_file *file, const char *uuid);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Amounts of HAMi-core's environment under any bytes: an error leaves the result alone; what is read is at most 2^63; plain digits
- * are themselves; blanks around and the case of a suffix change nothing. */
+/* Amounts of HAMi-core's environment under any bytes: an error leaves the result alone; what is
+ * read is at most 2^63; plain digits are themselves; blanks around and the case of a suffix change
+ * nothing. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

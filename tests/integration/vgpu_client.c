@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses the GPU on command, for test_vgpu.py: one line in, one line out. The first argument says by which door it
- * comes to the driver: linked, dlsym, procaddr, next (RTLD_NEXT from a library of its own) or deepbind (a plugin). It
- * knows nothing of libvgpu.so.
+ * A program that uses the GPU on command, for test_vgpu.py: one line in, one line out. The first
+ * argument says by which door it comes to the driver: linked, dlsym, procaddr, next (RTLD_NEXT from
+ * a library of its own) or deepbind (a plugin). It knows nothing of libvgpu.so.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -44,7 +44,8 @@ static void *lookup(const char *name)
         char *suffix = strstr(base, "_v2");
         if (suffix && strncmp(name, "cuGetProc", 9))
             *suffix = '\0';
-        /* 11030: the version whose forms the client calls by (cuCtxCreate is _v2, cuMemAllocAsync exists). */
+        /* 11030: the version whose forms the client calls by (cuCtxCreate is _v2, cuMemAllocAsync
+         * exists). */
         if (get(base, &address, 11030, 0, &status) != CUDA_SUCCESS)
             return NULL;
         return address;
@@ -181,11 +182,13 @@ static void command(char *line)
     } else if (IS("module")) {
         static CUmodule modules[16];
         static int count;
-        static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+        static const char ptx[] =
+            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
         int rc = CU(cuModuleLoadData)(&modules[count], ptx);
         report(word, rc, (uint64_t)count++, 0);
     } else if (IS("array")) {
-        CUDA_ARRAY_DESCRIPTOR desc = {.Width = a, .Height = b, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+        CUDA_ARRAY_DESCRIPTOR desc = {
+            .Width = a, .Height = b, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
         CUarray array = NULL;
         int rc = CU(cuArrayCreate_v2)(&array, &desc);
         pointers[pointer_count] = (CUdeviceptr)(uintptr_t)array;
@@ -222,7 +225,8 @@ static void command(char *line)
     } else if (IS("nvml-processes")) {
         nvmlProcessInfo_v2_t list[64];
         unsigned n = 64;
-        int rc = (int)NV(nvmlDeviceGetComputeRunningProcesses_v3)(nvml_device((unsigned)a), &n, list);
+        int rc =
+            (int)NV(nvmlDeviceGetComputeRunningProcesses_v3)(nvml_device((unsigned)a), &n, list);
         printf("%s %d %u", word, rc, n);
         for (unsigned i = 0; rc == 0 && i < n; i++)
             printf(" %u:%llu", list[i].pid, list[i].usedGpuMemory);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library linked with libcuda that finds driver functions for vgpu_client.c: by RTLD_NEXT, or by its own linkage. */
+/* A library linked with libcuda that finds driver functions for vgpu_client.c: by RTLD_NEXT, or by
+ * its own linkage. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dlsym, dlvsym, dlopen, dlmopen for aarch64; see doors.h and x86_64.S, of which this is the twin. */
+/* dlsym, dlvsym, dlopen, dlmopen for aarch64; see doors.h and x86_64.S, its twin. */
         .text
 
         .macro SAVE

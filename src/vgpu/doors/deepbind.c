@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An object opened with RTLD_DEEPBIND looks into itself and what it needs before the preloaded library: linked with
- * libcuda it would call the driver past us, and its dlsym would be libc's. Its dynamic section tells. RTLD_DEEPBIND is kept for
- * an object that names neither a driver function nor a door and needs nothing that is not loaded already; what has no path
- * (found by a search that only the loader knows) or cannot be read counts as one that matters.
+ * An object opened with RTLD_DEEPBIND looks into itself and what it needs before the preloaded
+ * library: linked with libcuda it would call the driver past us, and its dlsym would be libc's. Its
+ * dynamic section tells. RTLD_DEEPBIND is kept for an object that names neither a driver function
+ * nor a door and needs nothing that is not loaded already; what has no path (found by a search that
+ * only the loader knows) or cannot be read counts as one that matters.
  */
 #include "vgpu/doors/doors.h"
 
@@ -23,7 +24,8 @@ static uint64_t offset_of(const struct file *file, const Elf64_Ehdr *header, Elf
 {
     const Elf64_Phdr *ph = (const Elf64_Phdr *)(const void *)(file->at + header->e_phoff);
     for (unsigned i = 0; i < header->e_phnum; i++)
-        if (ph[i].p_type == PT_LOAD && address >= ph[i].p_vaddr && address - ph[i].p_vaddr < ph[i].p_filesz)
+        if (ph[i].p_type == PT_LOAD && address >= ph[i].p_vaddr &&
+            address - ph[i].p_vaddr < ph[i].p_filesz)
             return address - ph[i].p_vaddr + ph[i].p_offset;
     return UINT64_MAX;
 }
@@ -42,7 +44,8 @@ static bool is_driver_name(const char *s)
 
 static bool is_door(const char *s)
 {
-    return alq_text_is(s, "dlsym") || alq_text_is(s, "dlvsym") || alq_text_is(s, "dlopen") || alq_text_is(s, "dlmopen");
+    return alq_text_is(s, "dlsym") || alq_text_is(s, "dlvsym") || alq_text_is(s, "dlopen") ||
+           alq_text_is(s, "dlmopen");
 }
 
 static bool matters(const struct file *file)
@@ -53,12 +56,13 @@ static bool matters(const struct file *file)
 
     if (file->bytes < sizeof(*header) || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phoff % 8 ||
-        header->e_phoff > file->bytes || (file->bytes - header->e_phoff) / sizeof(Elf64_Phdr) < header->e_phnum)
+        header->e_phoff > file->bytes ||
+        (file->bytes - header->e_phoff) / sizeof(Elf64_Phdr) < header->e_phnum)
         return true;
     const Elf64_Phdr *ph = (const Elf64_Phdr *)(const void *)(file->at + header->e_phoff);
     for (unsigned i = 0; i < header->e_phnum; i++)
-        if (ph[i].p_type == PT_DYNAMIC && ph[i].p_offset % 8 == 0 && ph[i].p_offset <= file->bytes &&
-            ph[i].p_filesz <= file->bytes - ph[i].p_offset) {
+        if (ph[i].p_type == PT_DYNAMIC && ph[i].p_offset % 8 == 0 &&
+            ph[i].p_offset <= file->bytes && ph[i].p_filesz <= file->bytes - ph[i].p_offset) {
             dynamic = (const Elf64_Dyn *)(const void *)(file->at + ph[i].p_offset);
             dynamic_bytes = ph[i].p_filesz;
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands behind the assembler doors: the real loader functions and the answer to a lookup of a driver's name. */
+/* What stands behind the assembler doors: the real loader functions and the answer to a lookup of a
+ * driver's name. */
 #include "vgpu/doors/doors.h"
 
 #include <stddef.h>
@@ -16,7 +17,8 @@ void *alq_door_next_at[ALQ_DOOR_COUNT];
 typedef void *dlsym_fn(void *handle, const char *name);
 typedef void *dlvsym_fn(void *handle, const char *name, const char *version);
 
-/* Stands for a door that no object of this process has (glibc before 2.34 without libdl; dlvsym under musl). */
+/* Stands for a door that no object of this process has (glibc before 2.34 without libdl; dlvsym
+ * under musl). */
 static void *absent(void)
 {
     return NULL;
@@ -93,18 +95,21 @@ static bool defines_after_caller(const struct alq_elf *elf, void *data)
     return !alq_is_ours((const void *)elf->begin) && alq_elf_symbol(elf, search->name);
 }
 
-bool alq_door_lookup(void *handle, const char *name, const char *version, const void *caller, void **out)
+bool alq_door_lookup(void *handle, const char *name, const char *version, const void *caller,
+                     void **out)
 {
     bool is_on = alq_core_is_on();
     void *address;
 
     if (handle == RTLD_NEXT_HANDLE) {
-        /* Who asks for what comes after itself gets the first definition other than our export; if that is the driver's, it
-         * is the wrapper, so that a library which wraps the driver cannot lead past the limit. */
+        /* Who asks for what comes after itself gets the first definition other than our export; if
+         * that is the driver's, it is the wrapper, so that a library which wraps the driver cannot
+         * lead past the limit. */
         struct after_caller search = {.name = name, .caller = (uintptr_t)caller};
         struct alq_elf elf;
         if (!alq_elf_find(defines_after_caller, &search, &elf)) {
-            *out = real_lookup(RTLD_NEXT_HANDLE, name, version); /* from here: leaves the right dlerror */
+            *out = real_lookup(RTLD_NEXT_HANDLE, name,
+                               version); /* from here: leaves the right dlerror */
             return true;
         }
         address = alq_elf_symbol(&elf, name);

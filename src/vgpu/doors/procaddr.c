@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuGetProcAddress: the driver answers first, with version and flags as given. An answer that is the address of an entry
- * point we hook is exchanged for our wrapper of exactly that entry point, so its ABI and its default stream are the driver's
- * choice; any other answer, none and every error pass as they are. cuInit, the door of limits, is here too.
+ * cuGetProcAddress: the driver answers first, with version and flags as given. An answer that is
+ * the address of an entry point we hook is exchanged for our wrapper of exactly that entry point,
+ * so its ABI and its default stream are the driver's choice; any other answer, none and every error
+ * pass as they are. cuInit, the door of limits, is here too.
  */
 #include "vgpu/doors/doors.h"
 #include "vgpu/driver.h"

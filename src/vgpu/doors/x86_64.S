@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym, dlvsym, dlopen, dlmopen for x86-64; see doors.h. On the way through, every argument register and the return
- * address are as the caller left them.
+ * dlsym, dlvsym, dlopen, dlmopen for x86-64; see doors.h. On the way through, every argument
+ * register and the return address are as the caller left them.
  */
         .text
 
@@ -28,7 +28,8 @@
         jmp     *%rax
         .endm
 
-/* Falls through when the name at %rsi begins cu[A-Z] or nvml[A-Z]; else jumps to label 1. Reads no byte past the NUL. */
+/* Falls through when the name at %rsi begins cu[A-Z] or nvml[A-Z]; else jumps to label 1. Reads no
+ * byte past the NUL. */
         .macro UNLESS_DRIVER_NAME_1F
         testq   %rsi, %rsi
         jz      1f

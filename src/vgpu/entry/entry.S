@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of entry.h: a row of two self-relative offsets per entry point, then the names. No relocation at load. */
+/* The table of entry.h: a row of two self-relative offsets per entry point, then the names.
+ * Nothing to relocate at load. */
 
         .section .rodata, "a"
         .balign 4

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of cuda.def and nvml.def as C sees them: an index per row, the declarations of the wrappers, and the table of
- * names and wrapper addresses that entry.S lays out with offsets instead of pointers, so that the loader has nothing to relocate.
+ * The rows of cuda.def and nvml.def as C sees them: an index per row, the declarations of the
+ * wrappers, and the table of names and wrapper addresses that entry.S lays out with offsets instead
+ * of pointers, so that the loader has nothing to relocate.
  */
 #ifndef ALQ_VGPU_ENTRY_H
 #define ALQ_VGPU_ENTRY_H
@@ -45,10 +46,12 @@ enum alq_entry {
 
 struct alq_entry_row {
     int32_t name; /* from the address of this field to the string */
-    int32_t code; /* from the address of this field to the wrapper; 0: the entry point is not hooked */
+    int32_t
+        code; /* from the address of this field to the wrapper; 0: the entry point is not hooked */
 };
 
-extern const struct alq_entry_row alq_entry_rows[ALQ_ENTRY_COUNT] __attribute__((visibility("hidden")));
+extern const struct alq_entry_row alq_entry_rows[ALQ_ENTRY_COUNT]
+    __attribute__((visibility("hidden")));
 
 static inline const char *alq_entry_name(uint32_t index)
 {

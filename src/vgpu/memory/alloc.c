@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wrappers of the entry points that allocate and free: reserve, call the driver, give back on failure, remember on success.
- * A refusal is CUDA_ERROR_OUT_OF_MEMORY with every output untouched; every other answer is the driver's own. A pointer that is
- * not remembered goes to the driver. No lock is held over a driver call.
+ * Wrappers of the entry points that allocate and free: reserve, call the driver, give back on
+ * failure, remember on success. A refusal is CUDA_ERROR_OUT_OF_MEMORY with every output untouched;
+ * every other answer is the driver's own. A pointer that is not remembered goes to the driver. No
+ * lock is held over a driver call.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
@@ -17,7 +18,8 @@ struct ticket {
     uint16_t context;
 };
 
-/* CUDA_SUCCESS: go on, with t->dev set where something was reserved. Else the answer to the program. */
+/* CUDA_SUCCESS: go on, with t->dev set where something was reserved. Else the answer to the
+ * program. */
 static CUresult reserve(struct ticket *t, uint64_t counted, uint64_t overhead)
 {
     *t = (struct ticket){.counted_bytes = counted, .overhead_bytes = (uint32_t)overhead};
@@ -55,7 +57,7 @@ static bool remember(const struct ticket *t, uint64_t handle, enum alq_kind kind
     return true;
 }
 
-/* ---- linear memory ----------------------------------------------------------------------------------------------------- */
+/* ---- linear memory --------------------------------------------------------------------------- */
 
 static CUresult free_linear(CUdeviceptr ptr)
 {
@@ -65,36 +67,38 @@ static CUresult free_linear(CUdeviceptr ptr)
 }
 
 /* The end of every allocation of linear memory: free_it undoes it when it cannot be remembered. */
-#define ALLOCATED(result, ticket, ptr, kind, free_it)                                                                     \
-    do {                                                                                                                  \
-        if ((ticket).dev && (result) != CUDA_SUCCESS) {                                                                   \
-            give_back(&(ticket));                                                                                         \
-        } else if ((ticket).dev && !remember(&(ticket), (uint64_t)(ptr), kind)) {                                         \
-            give_back(&(ticket));                                                                                         \
-            (result) = free_it;                                                                                           \
-        }                                                                                                                 \
+#define ALLOCATED(result, ticket, ptr, kind, free_it)                                              \
+    do {                                                                                           \
+        if ((ticket).dev && (result) != CUDA_SUCCESS) {                                            \
+            give_back(&(ticket));                                                                  \
+        } else if ((ticket).dev && !remember(&(ticket), (uint64_t)(ptr), kind)) {                  \
+            give_back(&(ticket));                                                                  \
+            (result) = free_it;                                                                    \
+        }                                                                                          \
     } while (0)
 
 /* `bytes` names what is asked for; the driver writes to *out. */
-#define ALLOC(name, kind, params, args, free_it)                                                                          \
-    ALQ_HOOK CUresult name params                                                                                         \
-    {                                                                                                                     \
-        struct ticket t;                                                                                                  \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, args);                                                                                  \
-        CUresult result = reserve(&t, bytes, alq_slack(bytes));                                                           \
-        if (result != CUDA_SUCCESS)                                                                                       \
-            return result;                                                                                                \
-        result = ALQ_CALL(name, args);                                                                                    \
-        ALLOCATED(result, t, *out, kind, free_it);                                                                        \
-        return result;                                                                                                    \
+#define ALLOC(name, kind, params, args, free_it)                                                   \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct ticket t;                                                                           \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, args);                                                           \
+        CUresult result = reserve(&t, bytes, alq_slack(bytes));                                    \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        result = ALQ_CALL(name, args);                                                             \
+        ALLOCATED(result, t, *out, kind, free_it);                                                 \
+        return result;                                                                             \
     }
 #define ARGS(...) __VA_ARGS__
 
-ALLOC(cuMemAlloc, ALQ_KIND_LINEAR, (CUdeviceptr_v1 * out, unsigned int bytes), ARGS(out, bytes), free_linear(*out))
-ALLOC(cuMemAlloc_v2, ALQ_KIND_LINEAR, (CUdeviceptr * out, size_t bytes), ARGS(out, bytes), free_linear(*out))
+ALLOC(cuMemAlloc, ALQ_KIND_LINEAR, (CUdeviceptr_v1 * out, unsigned int bytes), ARGS(out, bytes),
+      free_linear(*out))
+ALLOC(cuMemAlloc_v2, ALQ_KIND_LINEAR, (CUdeviceptr * out, size_t bytes), ARGS(out, bytes),
+      free_linear(*out))
 ALLOC(cuMemAllocManaged, ALQ_KIND_LINEAR, (CUdeviceptr * out, size_t bytes, unsigned int flags),
       ARGS(out, bytes, flags), free_linear(*out))
 
@@ -105,18 +109,21 @@ static CUresult free_async(CUdeviceptr ptr, CUstream stream)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-ALLOC(cuMemAllocAsync, ALQ_KIND_POOL, (CUdeviceptr * out, size_t bytes, CUstream stream), ARGS(out, bytes, stream),
-      free_async(*out, stream))
+ALLOC(cuMemAllocAsync, ALQ_KIND_POOL, (CUdeviceptr * out, size_t bytes, CUstream stream),
+      ARGS(out, bytes, stream), free_async(*out, stream))
 ALLOC(cuMemAllocAsync_ptsz, ALQ_KIND_POOL, (CUdeviceptr * out, size_t bytes, CUstream stream),
       ARGS(out, bytes, stream), free_async(*out, stream))
-ALLOC(cuMemAllocFromPoolAsync, ALQ_KIND_POOL, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+ALLOC(cuMemAllocFromPoolAsync, ALQ_KIND_POOL,
+      (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
       ARGS(out, bytes, pool, stream), free_async(*out, stream))
 ALLOC(cuMemAllocFromPoolAsync_ptsz, ALQ_KIND_POOL,
-      (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream), ARGS(out, bytes, pool, stream),
-      free_async(*out, stream))
+      (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+      ARGS(out, bytes, pool, stream), free_async(*out, stream))
 
-/* Rows are padded to the driver's pitch, which it tells only afterwards: reserved with the granule, settled with the truth. */
-static CUresult settle_pitch(CUresult result, struct ticket *t, CUdeviceptr ptr, uint64_t pitch, uint64_t height)
+/* Rows are padded to the driver's pitch, which it tells only afterwards: reserved with the granule,
+ * settled with the truth. */
+static CUresult settle_pitch(CUresult result, struct ticket *t, CUdeviceptr ptr, uint64_t pitch,
+                             uint64_t height)
 {
     uint64_t truth;
 
@@ -143,49 +150,51 @@ static CUresult settle_pitch(CUresult result, struct ticket *t, CUdeviceptr ptr,
 
 static bool pitch_guess(uint64_t width, uint64_t height, uint64_t *bytes)
 {
-    return !__builtin_add_overflow(width, alq_slack(width), &width) && !__builtin_mul_overflow(width, height, bytes);
+    return !__builtin_add_overflow(width, alq_slack(width), &width) &&
+           !__builtin_mul_overflow(width, height, bytes);
 }
 
-#define ALLOC_PITCH(name, ptr_type, size_type)                                                                            \
-    ALQ_HOOK CUresult name(ptr_type *out, size_type *pitch, size_type width, size_type height, unsigned int element)      \
-    {                                                                                                                     \
-        struct ticket t;                                                                                                  \
-        uint64_t guess = 0;                                                                                               \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, out, pitch, width, height, element);                                                    \
-        if (!pitch_guess(width, height, &guess))                                                                          \
-            guess = UINT64_MAX;                                                                                           \
-        CUresult result = reserve(&t, guess, 0);                                                                          \
-        if (result != CUDA_SUCCESS)                                                                                       \
-            return result;                                                                                                \
-        result = ALQ_CALL(name, out, pitch, width, height, element);                                                      \
-        return t.dev && result == CUDA_SUCCESS ? settle_pitch(result, &t, *out, *pitch, height)                           \
-                                               : settle_pitch(result, &t, 0, 0, 0);                                       \
+#define ALLOC_PITCH(name, ptr_type, size_type)                                                     \
+    ALQ_HOOK CUresult name(ptr_type *out, size_type *pitch, size_type width, size_type height,     \
+                           unsigned int element)                                                   \
+    {                                                                                              \
+        struct ticket t;                                                                           \
+        uint64_t guess = 0;                                                                        \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, out, pitch, width, height, element);                             \
+        if (!pitch_guess(width, height, &guess))                                                   \
+            guess = UINT64_MAX;                                                                    \
+        CUresult result = reserve(&t, guess, 0);                                                   \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        result = ALQ_CALL(name, out, pitch, width, height, element);                               \
+        return t.dev && result == CUDA_SUCCESS ? settle_pitch(result, &t, *out, *pitch, height)    \
+                                               : settle_pitch(result, &t, 0, 0, 0);                \
     }
 
 ALLOC_PITCH(cuMemAllocPitch, CUdeviceptr_v1, unsigned int)
 ALLOC_PITCH(cuMemAllocPitch_v2, CUdeviceptr, size_t)
 
 /*
- * Taken out of the table before the driver frees it, for another thread may be given the same address at once; put back when
- * the driver says no. The bytes stay charged until it has said yes.
+ * Taken out of the table before the driver frees it, for another thread may be given the same
+ * address at once; put back when the driver says no. The bytes stay charged until it has said yes.
  */
-#define FREE(name, kind_, params, args)                                                                                   \
-    ALQ_HOOK CUresult name params                                                                                         \
-    {                                                                                                                     \
-        struct alq_entry_value value;                                                                                     \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, args);                                                                                  \
-        alq_core_renew();                                                                                                 \
-        bool is_ours = alq_table_take((uint64_t)handle, kind_, &value);                                                   \
-        CUresult result = ALQ_CALL(name, args);                                                                           \
-        if (is_ours)                                                                                                      \
-            freed(result, (uint64_t)handle, &value);                                                                      \
-        return result;                                                                                                    \
+#define FREE(name, kind_, params, args)                                                            \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct alq_entry_value value;                                                              \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, args);                                                           \
+        alq_core_renew();                                                                          \
+        bool is_ours = alq_table_take((uint64_t)handle, kind_, &value);                            \
+        CUresult result = ALQ_CALL(name, args);                                                    \
+        if (is_ours)                                                                               \
+            freed(result, (uint64_t)handle, &value);                                               \
+        return result;                                                                             \
     }
 
 static void freed(CUresult result, uint64_t handle, const struct alq_entry_value *value)
@@ -199,9 +208,10 @@ static void freed(CUresult result, uint64_t handle, const struct alq_entry_value
 FREE(cuMemFree, ALQ_KIND_LINEAR, (CUdeviceptr_v1 handle), ARGS(handle))
 FREE(cuMemFree_v2, ALQ_KIND_LINEAR, (CUdeviceptr handle), ARGS(handle))
 FREE(cuMemFreeAsync, ALQ_KIND_POOL, (CUdeviceptr handle, CUstream stream), ARGS(handle, stream))
-FREE(cuMemFreeAsync_ptsz, ALQ_KIND_POOL, (CUdeviceptr handle, CUstream stream), ARGS(handle, stream))
+FREE(cuMemFreeAsync_ptsz, ALQ_KIND_POOL, (CUdeviceptr handle, CUstream stream),
+     ARGS(handle, stream))
 
-/* ---- arrays ------------------------------------------------------------------------------------------------------------ */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static uint64_t element_bytes(CUarray_format format, unsigned int channels)
 {
@@ -217,21 +227,22 @@ static uint64_t element_bytes(CUarray_format format, unsigned int channels)
         bytes = 2;
         break;
     default:
-        bytes = 4; /* the widest channel of the plain formats; packed and compressed ones need less */
+        bytes =
+            4; /* the widest channel of the plain formats; packed and compressed ones need less */
         break;
     }
     return bytes * (channels ? channels : 1);
 }
 
 /* By the description; a dimension of 0 does not multiply. False on overflow. */
-static bool array_guess(uint64_t width, uint64_t height, uint64_t depth, uint64_t element, unsigned int levels,
-                        uint64_t *bytes)
+static bool array_guess(uint64_t width, uint64_t height, uint64_t depth, uint64_t element,
+                        unsigned int levels, uint64_t *bytes)
 {
     uint64_t one, sum = 0;
     for (unsigned int level = 0; level < (levels ? levels : 1) && level < 32; level++) {
         if (__builtin_mul_overflow(width ? width : 1, height ? height : 1, &one) ||
-            __builtin_mul_overflow(one, depth ? depth : 1, &one) || __builtin_mul_overflow(one, element, &one) ||
-            __builtin_add_overflow(sum, one, &sum))
+            __builtin_mul_overflow(one, depth ? depth : 1, &one) ||
+            __builtin_mul_overflow(one, element, &one) || __builtin_add_overflow(sum, one, &sum))
             return false;
         width = width > 1 ? width / 2 : width;
         height = height > 1 ? height / 2 : height;
@@ -241,27 +252,28 @@ static bool array_guess(uint64_t width, uint64_t height, uint64_t depth, uint64_
     return true;
 }
 
-/* The description can be missing (NULL): then there is nothing to reserve for, and the driver says what it thinks. */
-#define ARRAY_CREATE(name, handle_type, params, args, depth_, levels_)                                                    \
-    ALQ_HOOK CUresult name params                                                                                         \
-    {                                                                                                                     \
-        struct ticket t;                                                                                                  \
-        uint64_t guess = 0;                                                                                               \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on() || !desc)                                                                                   \
-            return ALQ_CALL(name, args);                                                                                  \
-        if (!array_guess(desc->Width, desc->Height, depth_, element_bytes(desc->Format, desc->NumChannels), levels_,      \
-                         &guess))                                                                                         \
-            guess = UINT64_MAX;                                                                                           \
-        CUresult result = reserve(&t, guess, guess == UINT64_MAX ? 0 : alq_slack(guess));                                 \
-        if (result != CUDA_SUCCESS)                                                                                       \
-            return result;                                                                                                \
-        result = ALQ_CALL(name, args);                                                                                    \
-        if (t.dev && result == CUDA_SUCCESS)                                                                              \
-            settle_array(&t, array_truth_##handle_type(*out, t.dev->ordinal));                                            \
-        ALLOCATED(result, t, (uintptr_t)*out, ALQ_KIND_ARRAY, destroy_##handle_type(*out));                               \
-        return result;                                                                                                    \
+/* The description can be missing (NULL): then there is nothing to reserve for, and the driver says
+ * what it thinks. */
+#define ARRAY_CREATE(name, handle_type, params, args, depth_, levels_)                             \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct ticket t;                                                                           \
+        uint64_t guess = 0;                                                                        \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on() || !desc)                                                            \
+            return ALQ_CALL(name, args);                                                           \
+        if (!array_guess(desc->Width, desc->Height, depth_,                                        \
+                         element_bytes(desc->Format, desc->NumChannels), levels_, &guess))         \
+            guess = UINT64_MAX;                                                                    \
+        CUresult result = reserve(&t, guess, guess == UINT64_MAX ? 0 : alq_slack(guess));          \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        result = ALQ_CALL(name, args);                                                             \
+        if (t.dev && result == CUDA_SUCCESS)                                                       \
+            settle_array(&t, array_truth_##handle_type(*out, t.dev->ordinal));                     \
+        ALLOCATED(result, t, (uintptr_t)*out, ALQ_KIND_ARRAY, destroy_##handle_type(*out));        \
+        return result;                                                                             \
     }
 
 static uint64_t array_truth_CUarray(CUarray array, CUdevice device)
@@ -309,12 +321,14 @@ static CUresult destroy_CUmipmappedArray(CUmipmappedArray array)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-ARRAY_CREATE(cuArrayCreate, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc), ARGS(out, desc), 1, 1)
-ARRAY_CREATE(cuArrayCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR *desc), ARGS(out, desc), 1, 1)
-ARRAY_CREATE(cuArray3DCreate, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc), ARGS(out, desc),
-             desc->Depth, 1)
-ARRAY_CREATE(cuArray3DCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR *desc), ARGS(out, desc),
-             desc->Depth, 1)
+ARRAY_CREATE(cuArrayCreate, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc),
+             ARGS(out, desc), 1, 1)
+ARRAY_CREATE(cuArrayCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR *desc),
+             ARGS(out, desc), 1, 1)
+ARRAY_CREATE(cuArray3DCreate, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc),
+             ARGS(out, desc), desc->Depth, 1)
+ARRAY_CREATE(cuArray3DCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR *desc),
+             ARGS(out, desc), desc->Depth, 1)
 ARRAY_CREATE(cuMipmappedArrayCreate, CUmipmappedArray,
              (CUmipmappedArray * out, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels),
              ARGS(out, desc, levels), desc->Depth, levels)

@@ -40,13 +40,15 @@ static void show(struct alq_slot *slot, uint64_t counted, uint64_t overhead)
     __atomic_store_n(&slot->overhead_bytes, slot->overhead_bytes + overhead, __ATOMIC_RELAXED);
 }
 
-/* Caller holds lock_ledger. The figures of a kind, summed over the shares, are the process's, so both parts are found. */
+/* Caller holds lock_ledger. The figures of a kind, summed over the shares, are the process's, so
+ * both parts are found. */
 static void give(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
 {
     for (uint32_t i = dev->share_count; i-- > 0 && (counted || overhead);) {
         uint32_t number;
         struct alq_slot *slot = slot_of(dev->share[i], &number);
-        uint64_t c = min_u64(counted, slot->counted_bytes), o = min_u64(overhead, slot->overhead_bytes);
+        uint64_t c = min_u64(counted, slot->counted_bytes),
+                 o = min_u64(overhead, slot->overhead_bytes);
         show(slot, -c, -o);
         alq_ledger_give(dev->share[i]->section, number, c + o);
         counted -= c;
@@ -65,7 +67,8 @@ static bool take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
         bool is_last = i + 1 == dev->share_count;
         uint32_t number;
         struct alq_slot *slot = slot_of(share, &number);
-        uint64_t got = alq_ledger_take(share->section, number, is_last ? rest : 1, rest, ceiling_of(share));
+        uint64_t got =
+            alq_ledger_take(share->section, number, is_last ? rest : 1, rest, ceiling_of(share));
         uint64_t c = min_u64(counted, got), o = got - c;
         show(slot, c, o);
         counted -= c;
@@ -121,15 +124,18 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
 
     if (alq_core_attach() != 0)
         return false;
-    if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes) || bytes > alq_dev_limit_bytes(dev)) {
+    if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes) ||
+        bytes > alq_dev_limit_bytes(dev)) {
         refused(dev, bytes);
         return false;
     }
     if (bytes == 0)
         return true;
     bool ok = try_take(dev, counted_bytes, overhead_bytes);
-    /* Two processes may each hold a part of several shares while neither gets its whole: step back and try again. */
-    for (int i = 1; !ok && i < ATTEMPTS && (reap(dev->share, dev->share_count) || dev->share_count > 1); i++) {
+    /* Two processes may each hold a part of several shares while neither gets its whole: step back
+     * and try again. */
+    for (int i = 1;
+         !ok && i < ATTEMPTS && (reap(dev->share, dev->share_count) || dev->share_count > 1); i++) {
         if (i > 1)
             alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
         ok = try_take(dev, counted_bytes, overhead_bytes);
@@ -165,7 +171,8 @@ void alq_room_of(struct alq_share *const *shares, uint32_t count, struct alq_roo
     for (uint32_t i = 0; i < count; i++) {
         uint64_t total = alq_ledger_total(shares[i]->section), ceiling = ceiling_of(shares[i]);
         out->held_bytes += total;
-        if (ceiling > total && __builtin_add_overflow(out->free_bytes, ceiling - total, &out->free_bytes))
+        if (ceiling > total &&
+            __builtin_add_overflow(out->free_bytes, ceiling - total, &out->free_bytes))
             out->free_bytes = UINT64_MAX;
     }
 }
@@ -173,12 +180,14 @@ void alq_room_of(struct alq_share *const *shares, uint32_t count, struct alq_roo
 void alq_charge_tend(struct alq_dev *dev)
 {
     static _Atomic uint64_t tended_ns;
-    uint64_t now = alq_clock_coarse_ns(), last = atomic_load_explicit(&tended_ns, memory_order_relaxed);
+    uint64_t now = alq_clock_coarse_ns(),
+             last = atomic_load_explicit(&tended_ns, memory_order_relaxed);
     struct alq_counters *counters = &dev->share[0]->section->counters;
 
     __atomic_fetch_add(&counters->allocations, 1, __ATOMIC_RELAXED);
     if (now - last < TEND_INTERVAL_NS ||
-        !atomic_compare_exchange_strong_explicit(&tended_ns, &last, now, memory_order_relaxed, memory_order_relaxed))
+        !atomic_compare_exchange_strong_explicit(&tended_ns, &last, now, memory_order_relaxed,
+                                                 memory_order_relaxed))
         return;
     __atomic_store_n(&counters->last_activity_ns, alq_clock_boottime_ns(), __ATOMIC_RELAXED);
     reap(dev->share, dev->share_count);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reserving device memory with the shares of a device, and giving it back: the ledger, over all shares, with a look for
- * dead processes before a refusal. Shares are charged in order of their id, the rest to the next; what is given back
- * comes off the last first, so no allocation needs to know which share paid. No driver call here, no lock held on return. Any
- * thread.
+ * Reserving device memory with the shares of a device, and giving it back: the ledger, over all
+ * shares, with a look for dead processes before a refusal. Shares are charged in order of their id,
+ * the rest to the next; what is given back comes off the last first, so no allocation needs to know
+ * which share paid. No driver call here, no lock held on return. Any thread.
  */
 #ifndef ALQ_VGPU_MEMORY_CHARGE_H
 #define ALQ_VGPU_MEMORY_CHARGE_H
@@ -21,7 +21,8 @@ static inline uint64_t alq_slack(uint64_t bytes)
     return -bytes & (ALQ_GRANULE_BYTES - 1);
 }
 
-/* Reserves both, or nothing: false when they do not fit (counted as a refusal) or the process has no slot. */
+/* Reserves both, or nothing: false when they do not fit (counted as a refusal) or the process has
+ * no slot. */
 bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 
 void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);

@@ -23,14 +23,15 @@ static void settle(struct alq_usage_section *section, uint64_t tag)
 {
     uint64_t number = tag >> SEQ_BITS, seq = tag & SEQ_MASK;
 
-    if (tag == 0 || number >= ALQ_SLOTS) /* the file is in the tenant's hands: no index is believed */
+    if (tag == 0 ||
+        number >= ALQ_SLOTS) /* the file is in the tenant's hands: no index is believed */
         return;
     struct alq_slot *slot = &section->slots[number];
     struct alq_pair done = alq_pair_load(&slot->done);
     if (((done.tag + 1) & SEQ_MASK) != seq)
         return;
-    /* The owner writes op before its tag can be seen and not again before done has this seq. Should both have happened since
-     * the load above, delta is of a later operation, and the CAS fails. */
+    /* The owner writes op before its tag can be seen and not again before done has this seq. Should
+     * both have happened since the load above, delta is of a later operation, and the CAS fails. */
     uint64_t delta = __atomic_load_n(&slot->op.value, __ATOMIC_ACQUIRE);
     ALQ_LEDGER_STEP(0);
     alq_pair_cas(&slot->done, done, (struct alq_pair){done.value + delta, seq});
@@ -54,8 +55,10 @@ static bool delta_for(const struct change *change, uint64_t sum, uint64_t *delta
     return *delta != 0 && *delta >= change->min_bytes;
 }
 
-/* One operation of the slot, whose last one is settled. Returns the delta, 0 when nothing was done. */
-static uint64_t operate(struct alq_usage_section *section, uint32_t number, const struct change *change)
+/* One operation of the slot, whose last one is settled. Returns the delta, 0 when nothing was done.
+ */
+static uint64_t operate(struct alq_usage_section *section, uint32_t number,
+                        const struct change *change)
 {
     struct alq_slot *slot = &section->slots[number];
     uint64_t seq = (__atomic_load_n(&slot->done.tag, __ATOMIC_ACQUIRE) + 1) & SEQ_MASK;
@@ -80,10 +83,11 @@ static uint64_t operate(struct alq_usage_section *section, uint32_t number, cons
     return delta;
 }
 
-uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint64_t min_bytes, uint64_t max_bytes,
-                         uint64_t ceiling_bytes)
+uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint64_t min_bytes,
+                         uint64_t max_bytes, uint64_t ceiling_bytes)
 {
-    struct change change = {.min_bytes = min_bytes, .max_bytes = max_bytes, .ceiling_bytes = ceiling_bytes};
+    struct change change = {
+        .min_bytes = min_bytes, .max_bytes = max_bytes, .ceiling_bytes = ceiling_bytes};
     uint64_t taken = operate(section, slot, &change);
     uint64_t sum = __atomic_load_n(&section->total.value, __ATOMIC_RELAXED);
 
@@ -105,8 +109,8 @@ uint64_t alq_ledger_clear(struct alq_usage_section *section, uint32_t number)
     struct alq_slot *slot = &section->slots[number];
     uint64_t tag = __atomic_load_n(&section->total.tag, __ATOMIC_ACQUIRE);
 
-    /* An operation of this slot that is in the sum but not in the slot is named by the tag, or has been settled by who
-     * replaced it. */
+    /* An operation of this slot that is in the sum but not in the slot is named by the tag, or has
+     * been settled by who replaced it. */
     if (tag >> SEQ_BITS == number)
         settle(section, tag);
     uint64_t held = alq_ledger_held(section, number);

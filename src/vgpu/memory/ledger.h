@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ledger of one section of a usage file: how many bytes each process slot holds, and their sum, kept so that a process may be
- * killed between any two instructions without a byte lost or admitted twice. Plain functions of a region; no driver, no
- * system call, no lock.
+ * The ledger of one section of a usage file: how many bytes each process slot holds, and their sum,
+ * kept so that a process may be killed between any two instructions without a byte lost or admitted
+ * twice. Plain functions of a region; no driver, no system call, no lock.
  *
- * The protocol. total = {sum of what all slots hold, tag}; the tag names the last operation, slot << 48 | seq, which is in the sum
- * but perhaps not yet in its slot. An operation of a slot:
+ * The protocol. total = {sum of what all slots hold, tag}; the tag names the last operation, slot
+ * << 48 | seq, which is in the sum but perhaps not yet in its slot. An operation of a slot:
  *   1. write slot.op = {delta, seq}, seq = slot.done.seq + 1;
- *   2. read total; bring the operation that its tag names into that slot's done = {held, seq} (by CAS, once, whoever comes
- *      first); 16-byte CAS of total to {sum + delta, own tag}; again until it goes through;
+ *   2. read total; bring the operation that its tag names into that slot's done = {held, seq} (by
+ * CAS, once, whoever comes first); 16-byte CAS of total to {sum + delta, own tag}; again until it
+ * goes through;
  *   3. bring the own operation into slot.done.
- * Killed before the CAS of 2: nothing happened. Killed after it: the tag stays in total, and nobody can replace it without
- * step 2's settling. The next operation of a slot starts only when its last one is settled, so slot.op is stable while a tag
- * names it. seq outlives the slot's owner, so a tag never comes again.
+ * Killed before the CAS of 2: nothing happened. Killed after it: the tag stays in total, and nobody
+ * can replace it without step 2's settling. The next operation of a slot starts only when its last
+ * one is settled, so slot.op is stable while a tag names it. seq outlives the slot's owner, so a
+ * tag never comes again.
  *
- * Who may call what for a slot: its owner, which holds the slot's lock (usage.h), one thread at a time (the caller's private lock);
- * or a reaper, which has taken the lock of a dead owner.
+ * Who may call what for a slot: its owner, which holds the slot's lock (usage.h), one thread at a
+ * time (the caller's private lock); or a reaper, which has taken the lock of a dead owner.
  */
 #ifndef ALQ_VGPU_MEMORY_LEDGER_H
 #define ALQ_VGPU_MEMORY_LEDGER_H
@@ -25,22 +27,25 @@
 #include "aliquot/share.h"
 
 /*
- * Adds to the slot as many bytes as fit, at most max_bytes, at least min_bytes (1 or more), so that the sum of the section stays
- * at or below ceiling_bytes. Returns how many, 0 when fewer than min_bytes fit; then nothing has changed.
+ * Adds to the slot as many bytes as fit, at most max_bytes, at least min_bytes (1 or more), so that
+ * the sum of the section stays at or below ceiling_bytes. Returns how many, 0 when fewer than
+ * min_bytes fit; then nothing has changed.
  */
-uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint64_t min_bytes, uint64_t max_bytes,
-                         uint64_t ceiling_bytes);
+uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint64_t min_bytes,
+                         uint64_t max_bytes, uint64_t ceiling_bytes);
 
 /* Gives back bytes that the slot holds; more than it holds is cut to what it holds. */
 void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t bytes);
 
 /*
- * Gives back everything that a dead owner left in the slot, its unfinished operation settled, and clears the figures for
- * display. For a reaper, and for the next owner before its first operation. Returns the bytes given back.
+ * Gives back everything that a dead owner left in the slot, its unfinished operation settled, and
+ * clears the figures for display. For a reaper, and for the next owner before its first operation.
+ * Returns the bytes given back.
  */
 uint64_t alq_ledger_clear(struct alq_usage_section *section, uint32_t slot);
 
-/* What the slot holds. Exact for its owner; for others a moment's value that may lack an unfinished operation. */
+/* What the slot holds. Exact for its owner; for others a moment's value that may lack an unfinished
+ * operation. */
 uint64_t alq_ledger_held(const struct alq_usage_section *section, uint32_t slot);
 
 /* The sum over all slots. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules and libraries: code and globals take device memory that nobody asked for by size. What a load takes is what
- * the driver's free figure falls by around it; the most it may be, the image rounded up twice to the driver's chunk, is
- * reserved before. Another process may move that figure meanwhile: a change that cannot be this load's counts as the most.
- * Code that the driver brings in later (lazy loading) is seen by the daemon's correction alone.
+ * Modules and libraries: code and globals take device memory that nobody asked for by size. What a
+ * load takes is what the driver's free figure falls by around it; the most it may be, the image
+ * rounded up twice to the driver's chunk, is reserved before. Another process may move that figure
+ * meanwhile: a change that cannot be this load's counts as the most. Code that the driver brings in
+ * later (lazy loading) is seen by the daemon's correction alone.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
@@ -91,28 +92,28 @@ static void load_end(const struct load *load, CUresult result, const void *handl
             after <= load->free_before && load->free_before - after <= load->most_bytes)
             took = load->free_before - after;
     }
-    struct alq_entry_value value = {0, (uint32_t)took, load->here.context, (uint8_t)load->here.dev->index,
-                                    ALQ_KIND_MODULE};
+    struct alq_entry_value value = {0, (uint32_t)took, load->here.context,
+                                    (uint8_t)load->here.dev->index, ALQ_KIND_MODULE};
     if (took && !alq_table_put((uintptr_t)handle, &value))
         took = 0; /* the module stays; what cannot be followed is not charged for ever */
     if (took < load->most_bytes)
         alq_uncharge(load->here.dev, 0, load->most_bytes - took);
 }
 
-#define LOAD(name, size_expr, params, args)                                                                               \
-    ALQ_HOOK CUresult name params                                                                                         \
-    {                                                                                                                     \
-        struct load load;                                                                                                 \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, args);                                                                                  \
-        CUresult result = load_begin(&load, size_expr);                                                                   \
-        if (result != CUDA_SUCCESS)                                                                                       \
-            return result;                                                                                                \
-        result = ALQ_CALL(name, args);                                                                                    \
-        load_end(&load, result, result == CUDA_SUCCESS ? *out : NULL);                                                    \
-        return result;                                                                                                    \
+#define LOAD(name, size_expr, params, args)                                                        \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct load load;                                                                          \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, args);                                                           \
+        CUresult result = load_begin(&load, size_expr);                                            \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        result = ALQ_CALL(name, args);                                                             \
+        load_end(&load, result, result == CUDA_SUCCESS ? *out : NULL);                             \
+        return result;                                                                             \
     }
 #define ARGS(...) __VA_ARGS__
 
@@ -121,14 +122,15 @@ LOAD(cuModuleLoadData, image_bytes(image), (CUmodule * out, const void *image), 
 LOAD(cuModuleLoadDataEx, image_bytes(image),
      (CUmodule * out, const void *image, unsigned int count, CUjit_option *options, void **values),
      ARGS(out, image, count, options, values))
-LOAD(cuModuleLoadFatBinary, image_bytes(image), (CUmodule * out, const void *image), ARGS(out, image))
+LOAD(cuModuleLoadFatBinary, image_bytes(image), (CUmodule * out, const void *image),
+     ARGS(out, image))
 LOAD(cuLibraryLoadData, image_bytes(image),
-     (CUlibrary * out, const void *image, CUjit_option *jit, void **jit_values, unsigned int jit_count,
-      CUlibraryOption *options, void **values, unsigned int count),
+     (CUlibrary * out, const void *image, CUjit_option *jit, void **jit_values,
+      unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      ARGS(out, image, jit, jit_values, jit_count, options, values, count))
 LOAD(cuLibraryLoadFromFile, file_bytes(path),
-     (CUlibrary * out, const char *path, CUjit_option *jit, void **jit_values, unsigned int jit_count,
-      CUlibraryOption *options, void **values, unsigned int count),
+     (CUlibrary * out, const char *path, CUjit_option *jit, void **jit_values,
+      unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      ARGS(out, path, jit, jit_values, jit_count, options, values, count))
 
 /* Functions at the same addresses may soon be others. */
@@ -139,23 +141,23 @@ static void forget_functions(void)
         alq_compute_functions_gone(compute);
 }
 
-#define UNLOAD(name, handle_type)                                                                                         \
-    ALQ_HOOK CUresult name(handle_type handle)                                                                            \
-    {                                                                                                                     \
-        struct alq_entry_value value;                                                                                     \
-        if (!ALQ_HAS(name))                                                                                               \
-            return alq_absent(ALQ_CU_##name);                                                                             \
-        if (!alq_core_is_on())                                                                                            \
-            return ALQ_CALL(name, handle);                                                                                \
-        alq_core_renew();                                                                                                 \
-        bool is_ours = alq_table_take((uintptr_t)handle, ALQ_KIND_MODULE, &value);                                        \
-        forget_functions();                                                                                               \
-        CUresult result = ALQ_CALL(name, handle);                                                                         \
-        if (is_ours && result == CUDA_SUCCESS)                                                                            \
-            alq_uncharge(alq_dev_at(value.device), 0, value.overhead_bytes);                                              \
-        else if (is_ours)                                                                                                 \
-            alq_table_put((uintptr_t)handle, &value);                                                                     \
-        return result;                                                                                                    \
+#define UNLOAD(name, handle_type)                                                                  \
+    ALQ_HOOK CUresult name(handle_type handle)                                                     \
+    {                                                                                              \
+        struct alq_entry_value value;                                                              \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, handle);                                                         \
+        alq_core_renew();                                                                          \
+        bool is_ours = alq_table_take((uintptr_t)handle, ALQ_KIND_MODULE, &value);                 \
+        forget_functions();                                                                        \
+        CUresult result = ALQ_CALL(name, handle);                                                  \
+        if (is_ours && result == CUDA_SUCCESS)                                                     \
+            alq_uncharge(alq_dev_at(value.device), 0, value.overhead_bytes);                       \
+        else if (is_ours)                                                                          \
+            alq_table_put((uintptr_t)handle, &value);                                              \
+        return result;                                                                             \
     }
 
 UNLOAD(cuModuleUnload, CUmodule)

@@ -23,7 +23,8 @@ struct part {
 
 static struct part parts[ALQ_TABLE_SHARDS];
 
-/* Small arrays are cut from chunks; under lock_arena. What is outgrown is lost: 720 bytes a part in all. */
+/* Small arrays are cut from chunks; under lock_arena. What is outgrown is lost: 720 bytes a part in
+ * all. */
 static uint8_t *arena;
 static size_t arena_left;
 
@@ -56,7 +57,8 @@ static void array_free(void *at, size_t bytes)
         alq_sys_munmap(at, bytes);
 }
 
-/* POOL keys are LINEAR keys. Kinds are told apart by bits that user addresses and small handles leave free. */
+/* POOL keys are LINEAR keys. Kinds are told apart by bits that user addresses and small handles
+ * leave free. */
 static uint64_t key_of(uint64_t handle, enum alq_kind kind)
 {
     uint64_t space = kind == ALQ_KIND_POOL ? ALQ_KIND_LINEAR : kind;
@@ -87,7 +89,8 @@ static uint32_t find(const struct part *part, uint64_t key, uint64_t hash)
 
 static bool grow(struct part *part)
 {
-    struct part next = {.capacity = part->capacity ? part->capacity * 2 : FIRST_CAPACITY, .used = part->used};
+    struct part next = {.capacity = part->capacity ? part->capacity * 2 : FIRST_CAPACITY,
+                        .used = part->used};
 
     next.entries = array_new(next.capacity * sizeof(struct entry));
     if (!next.entries)
@@ -170,7 +173,8 @@ bool alq_table_get(uint64_t handle, enum alq_kind kind, struct alq_entry_value *
     return look(handle, kind, out, false);
 }
 
-uint32_t alq_table_take_context(uint16_t context, void (*each)(const struct alq_entry_value *, void *), void *data)
+uint32_t alq_table_take_context(uint16_t context,
+                                void (*each)(const struct alq_entry_value *, void *), void *data)
 {
     uint32_t count = 0;
 

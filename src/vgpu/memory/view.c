@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program is told of memory through CUDA: total = the limit to the byte (the card's, where that is less), free = what the limit
- * leaves, or what the driver has free where that is less. The driver is asked first; its errors pass.
+ * What a program is told of memory through CUDA: total = the limit to the byte (the card's, where
+ * that is less), free = what the limit leaves, or what the driver has free where that is less. The
+ * driver is asked first; its errors pass.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory of the virtual memory API. It lives while a handle or a mapping of it does, so a piece has a number of its own
- * in the table (PHYSICAL), which handles and mappings point to, and is given back when both counts are 0. Charged to
- * the device of its location, never to the current one; host locations are not charged. Booking under lock_vmm, after
- * the driver's answer.
+ * Physical memory of the virtual memory API. It lives while a handle or a mapping of it does, so a
+ * piece has a number of its own in the table (PHYSICAL), which handles and mappings point to, and
+ * is given back when both counts are 0. Charged to the device of its location, never to the current
+ * one; host locations are not charged. Booking under lock_vmm, after the driver's answer.
  */
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
@@ -34,8 +34,8 @@ static uint64_t count(uint64_t number, int32_t change, struct alq_dev **dev)
     return piece.counted_bytes;
 }
 
-ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                              unsigned long long flags)
+ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
     struct alq_dev *dev = NULL;
 
@@ -54,9 +54,11 @@ ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes
     if (!dev)
         return result;
     if (result == CUDA_SUCCESS) {
-        struct alq_entry_value piece = {bytes, ONE_HANDLE, 0, (uint8_t)dev->index, ALQ_KIND_PHYSICAL};
+        struct alq_entry_value piece = {bytes, ONE_HANDLE, 0, (uint8_t)dev->index,
+                                        ALQ_KIND_PHYSICAL};
         alq_lock_take(&alq_process_page()->lock_vmm);
-        struct alq_entry_value alias = {next_number, 0, 0, (uint8_t)dev->index, ALQ_KIND_HANDLE}, gone;
+        struct alq_entry_value alias = {next_number, 0, 0, (uint8_t)dev->index, ALQ_KIND_HANDLE},
+                               gone;
         bool ok = alq_table_put(next_number, &piece);
         if (ok && !alq_table_put(*handle, &alias)) {
             alq_table_take(next_number, ALQ_KIND_PHYSICAL, &gone);
@@ -134,8 +136,8 @@ ALQ_HOOK CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *hand
     return result;
 }
 
-ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                           unsigned long long flags)
+ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset,
+                           CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     struct alq_entry_value alias;
     struct alq_dev *dev = NULL;
@@ -148,8 +150,8 @@ ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGe
     alq_core_renew();
     alq_lock_take(&alq_process_page()->lock_vmm);
     if (alq_table_get(handle, ALQ_KIND_HANDLE, &alias)) {
-        struct alq_entry_value mapping = {alias.counted_bytes, (uint32_t)(bytes >> 12), 0, alias.device,
-                                          ALQ_KIND_MAPPING};
+        struct alq_entry_value mapping = {alias.counted_bytes, (uint32_t)(bytes >> 12), 0,
+                                          alias.device, ALQ_KIND_MAPPING};
         if (alq_table_put(ptr, &mapping))
             count(alias.counted_bytes, ONE_MAPPING, &dev);
     }

@@ -9,14 +9,16 @@ static uint32_t place_of(const char *uuid)
 {
     unsigned int count = 0;
 
-    if (!alq_real(ALQ_NVML_nvmlDeviceGetCount_v2) || !alq_real(ALQ_NVML_nvmlDeviceGetHandleByIndex_v2) ||
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetCount_v2) ||
+        !alq_real(ALQ_NVML_nvmlDeviceGetHandleByIndex_v2) ||
         ALQ_CALL_NVML(nvmlDeviceGetCount_v2, &count) != NVML_SUCCESS)
         return 0;
     for (unsigned int i = 0; i < count; i++) {
         nvmlDevice_t device;
         char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
         if (ALQ_CALL_NVML(nvmlDeviceGetHandleByIndex_v2, i, &device) == NVML_SUCCESS &&
-            ALQ_CALL_NVML(nvmlDeviceGetUUID, device, text, sizeof(text)) == NVML_SUCCESS && alq_text_is(text, uuid))
+            ALQ_CALL_NVML(nvmlDeviceGetUUID, device, text, sizeof(text)) == NVML_SUCCESS &&
+            alq_text_is(text, uuid))
             return i;
     }
     return 0;

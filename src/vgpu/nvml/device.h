@@ -15,7 +15,8 @@ struct alq_nvml_shares {
 /* False: the device has no share, or NVML does not say which it is. */
 bool alq_nvml_shares_of(nvmlDevice_t device, struct alq_nvml_shares *out);
 
-/* What an entry point answers that the driver lacks: FUNCTION_NOT_FOUND, or UNINITIALIZED without a driver. */
+/* What an entry point answers that the driver lacks: FUNCTION_NOT_FOUND, or UNINITIALIZED without a
+ * driver. */
 nvmlReturn_t alq_nvml_absent(uint32_t index);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program is told of memory through NVML: total = the limit to the byte, as CUDA shows it. Version 1: used = total - free.
- * Version 2: used = counted + overhead, reserved = the rest. The driver is asked first; its errors pass.
+ * What a program is told of memory through NVML: total = the limit to the byte, as CUDA shows it.
+ * Version 1: used = total - free. Version 2: used = counted + overhead, reserved = the rest. The
+ * driver is asked first; its errors pass.
  */
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"

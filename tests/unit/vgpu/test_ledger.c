@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ledger, with real processes on shared memory: killed at every step of the protocol, and racing at the limit. The steps
- * are the hook that ledger.c has for this test alone; the code is the library's own.
+ * The ledger, with real processes on shared memory: killed at every step of the protocol, and
+ * racing at the limit. The steps are the hook that ledger.c has for this test alone; the code is
+ * the library's own.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -32,7 +33,8 @@ static void step(int number)
 
 static struct alq_usage_section *section_new(void)
 {
-    void *at = mmap(NULL, sizeof(struct alq_usage_section), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *at = mmap(NULL, sizeof(struct alq_usage_section), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
     return at;
 }
@@ -139,8 +141,10 @@ static void settle_of_a_foreign_slot_number_touches_nothing(void **state)
     section_free(section);
 }
 
-/* Runs the operation in a child that dies at the given step, at the given visit to it. True when it died there. */
-static bool die_in(struct alq_usage_section *section, uint32_t slot, bool is_take, int at_step, int at_visit)
+/* Runs the operation in a child that dies at the given step, at the given visit to it. True when it
+ * died there. */
+static bool die_in(struct alq_usage_section *section, uint32_t slot, bool is_take, int at_step,
+                   int at_visit)
 {
     int status;
     pid_t child = fork();
@@ -159,8 +163,9 @@ static bool die_in(struct alq_usage_section *section, uint32_t slot, bool is_tak
 }
 
 /*
- * A neighbour holds bytes, the victim holds bytes and dies in its next operation; sometimes the neighbour works on before anybody
- * looks. Then the reaper clears the victim: exactly the neighbour's bytes are left.
+ * A neighbour holds bytes, the victim holds bytes and dies in its next operation; sometimes the
+ * neighbour works on before anybody looks. Then the reaper clears the victim: exactly the
+ * neighbour's bytes are left.
  */
 static void death_at_every_step_loses_no_byte(void **state)
 {
@@ -170,7 +175,8 @@ static void death_at_every_step_loses_no_byte(void **state)
         for (int at_visit = 0; at_visit < 3; at_visit++)
             for (int variant = 0; variant < 8; variant++) {
                 struct alq_usage_section *section = section_new();
-                bool is_take = variant & 1, neighbour_works = variant & 2, neighbour_last = variant & 4;
+                bool is_take = variant & 1, neighbour_works = variant & 2,
+                     neighbour_last = variant & 4;
                 uint64_t neighbour = 200;
                 if (!neighbour_last)
                     alq_ledger_take(section, 5, 200, 200, 1000);
@@ -186,7 +192,9 @@ static void death_at_every_step_loses_no_byte(void **state)
                 assert_int_equal(alq_ledger_total(section), neighbour);
                 assert_int_equal(sum_held(section), neighbour);
                 /* The slot's next owner starts from nothing and is admitted to the byte. */
-                assert_int_equal(alq_ledger_take(section, 9, 1000 - neighbour, 1000 - neighbour, 1000), 1000 - neighbour);
+                assert_int_equal(
+                    alq_ledger_take(section, 9, 1000 - neighbour, 1000 - neighbour, 1000),
+                    1000 - neighbour);
                 assert_int_equal(alq_ledger_clear(section, 9), 1000 - neighbour);
                 section_free(section);
             }
@@ -228,8 +236,10 @@ static uint32_t next_random(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Takes and gives at random; dies by its own hand at a random step when told to. Exit 1: the limit was passed. */
-static void race(struct alq_usage_section *section, uint32_t slot, uint64_t limit, uint32_t seed, bool dies)
+/* Takes and gives at random; dies by its own hand at a random step when told to. Exit 1: the limit
+ * was passed. */
+static void race(struct alq_usage_section *section, uint32_t slot, uint64_t limit, uint32_t seed,
+                 bool dies)
 {
     if (dies) {
         kill_at_step = (int)(next_random(&seed) % STEPS);

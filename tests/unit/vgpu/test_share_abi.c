@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Golden offsets of the share contract. A daemon serves containers that were started with the layout of their day: a
- * number here changes only together with ALQ_SHARE_VERSION and docs/share-abi.md.
+ * Golden offsets of the share contract. A daemon serves containers that were started with the
+ * layout of their day: a number here changes only together with ALQ_SHARE_VERSION and
+ * docs/share-abi.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,8 @@
 
 static struct alq_entry_value value_of(uint64_t bytes, uint16_t context, enum alq_kind kind)
 {
-    return (struct alq_entry_value){.counted_bytes = bytes, .context = context, .kind = (uint8_t)kind};
+    return (struct alq_entry_value){
+        .counted_bytes = bytes, .context = context, .kind = (uint8_t)kind};
 }
 
 static int forget(void **state)
@@ -134,7 +135,8 @@ static void *churn(void *data)
         struct alq_entry_value in = value_of(i, 1, ALQ_KIND_LINEAR), out;
         if (!alq_table_put(base + i * 512, &in))
             return data;
-        if (i % 2 && (!alq_table_take(base + i * 512, ALQ_KIND_LINEAR, &out) || out.counted_bytes != i))
+        if (i % 2 &&
+            (!alq_table_take(base + i * 512, ALQ_KIND_LINEAR, &out) || out.counted_bytes != i))
             return data;
     }
     return NULL;

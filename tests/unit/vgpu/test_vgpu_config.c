@@ -152,7 +152,8 @@ static void env_share_is_one_per_gpu(void **state)
     environment("4g");
     assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
     assert_true(config->is_env);
-    struct alq_share *a = alq_config_env_share(config, "GPU-a", 0), *b = alq_config_env_share(config, "GPU-b", 1);
+    struct alq_share *a = alq_config_env_share(config, "GPU-a", 0),
+                     *b = alq_config_env_share(config, "GPU-b", 1);
     assert_non_null(a);
     assert_ptr_not_equal(a, b);
     assert_ptr_equal(alq_config_env_share(config, "GPU-a", 0), a);
@@ -169,7 +170,8 @@ static void env_share_of_a_second_process_cannot_be_larger(void **state)
     struct alq_config *second = calloc(1, sizeof(*second));
     setenv("CUDA_DEVICE_MEMORY_LIMIT", "80g", 1);
     assert_int_equal(alq_config_find(second), ALQ_MODE_LIMITED);
-    assert_int_equal(alq_control_now(alq_config_env_share(second, "GPU-a", 0))->memory_limit_bytes, 1ull << 30);
+    assert_int_equal(alq_control_now(alq_config_env_share(second, "GPU-a", 0))->memory_limit_bytes,
+                     1ull << 30);
     free(second);
 }
 

@@ -16,7 +16,8 @@
 
 static struct alq_control *control_new(void)
 {
-    return mmap(NULL, sizeof(struct alq_control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return mmap(NULL, sizeof(struct alq_control), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
 /* As the daemon does it. */
@@ -53,7 +54,8 @@ static void read_after_a_half_written_update_has_the_old_values(void **state)
     struct alq_control_values values;
     (void)state;
     publish(control, 7);
-    control->values[(control->sequence + 1) & 1].memory_limit_bytes = 8; /* and the daemon was killed */
+    control->values[(control->sequence + 1) & 1].memory_limit_bytes =
+        8; /* and the daemon was killed */
     alq_control_read(&share, &values);
     assert_int_equal(values.memory_limit_bytes, 7);
 }
@@ -75,8 +77,8 @@ static void read_beside_a_writer_is_never_a_mixture(void **state)
         }
     for (int i = 0; i < 200000 || seen < 1000; i++) {
         alq_control_read(&share, &v);
-        if (v.memory_limit_bytes != v.context_estimate_bytes || v.memory_limit_bytes != v.reserved[25] ||
-            v.memory_limit_bytes < seen) {
+        if (v.memory_limit_bytes != v.context_estimate_bytes ||
+            v.memory_limit_bytes != v.reserved[25] || v.memory_limit_bytes < seen) {
             kill(writer, SIGKILL);
             fail_msg("a mixture of %llu and %llu", (unsigned long long)v.memory_limit_bytes,
                      (unsigned long long)v.reserved[25]);

@@ -47,7 +47,7 @@ static void read_of_one_value_limits_every_device(void **state)
 static void read_of_an_indexed_value_wins_in_any_order(void **state)
 {
     const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_1=1g", "CUDA_DEVICE_MEMORY_LIMIT=4g",
-                             "CUDA_DEVICE_MEMORY_LIMIT_15=2g", NULL};
+                                   "CUDA_DEVICE_MEMORY_LIMIT_15=2g", NULL};
     struct alq_env env = env_of(entries);
     (void)state;
     assert_false(env.is_uniform);
@@ -58,8 +58,9 @@ static void read_of_an_indexed_value_wins_in_any_order(void **state)
 
 static void read_of_an_index_beyond_the_last_is_left_alone(void **state)
 {
-    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_16=1g", "CUDA_DEVICE_MEMORY_LIMIT_x=1g",
-                             "CUDA_DEVICE_MEMORY_LIMITS=1g", NULL};
+    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_16=1g",
+                                   "CUDA_DEVICE_MEMORY_LIMIT_x=1g", "CUDA_DEVICE_MEMORY_LIMITS=1g",
+                                   NULL};
     struct alq_env env = env_of(entries);
     (void)state;
     assert_false(env.has_limits);
@@ -75,7 +76,8 @@ static void read_of_zero_is_no_limit(void **state)
 
 static void read_of_a_bad_quantity_names_it(void **state)
 {
-    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=lots", "CUDA_DEVICE_SM_LIMIT=30", NULL};
+    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=lots", "CUDA_DEVICE_SM_LIMIT=30",
+                                   NULL};
     struct alq_env env = env_of(entries);
     (void)state;
     assert_non_null(env.bad_name);
@@ -85,9 +87,10 @@ static void read_of_a_bad_quantity_names_it(void **state)
 
 static void read_of_policy_disable_lifts_the_compute_limit_alone(void **state)
 {
-    const char *const compute[] = {"GPU_CORE_UTILIZATION_POLICY=DISABLE", "CUDA_DEVICE_SM_LIMIT=30", NULL};
-    const char *const both[] = {"GPU_CORE_UTILIZATION_POLICY=disable", "CUDA_DEVICE_SM_LIMIT=30", "CUDA_DEVICE_MEMORY_LIMIT=1g",
-                          NULL};
+    const char *const compute[] = {"GPU_CORE_UTILIZATION_POLICY=DISABLE", "CUDA_DEVICE_SM_LIMIT=30",
+                                   NULL};
+    const char *const both[] = {"GPU_CORE_UTILIZATION_POLICY=disable", "CUDA_DEVICE_SM_LIMIT=30",
+                                "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL};
     (void)state;
     assert_false(env_of(compute).has_limits);
     assert_true(env_of(both).has_limits);
@@ -97,7 +100,8 @@ static void read_of_policy_disable_lifts_the_compute_limit_alone(void **state)
 static void read_of_priority_log_level_and_path(void **state)
 {
     const char *const entries[] = {"CUDA_TASK_PRIORITY=0", "LIBCUDA_LOG_LEVEL=9",
-                             "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/x.cache", "ALIQUOT_CONTEXT_BYTES=300Mi", NULL};
+                                   "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/x.cache",
+                                   "ALIQUOT_CONTEXT_BYTES=300Mi", NULL};
     struct alq_env env = env_of(entries);
     (void)state;
     assert_int_equal(env.priority, 0);

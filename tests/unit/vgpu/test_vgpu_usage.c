@@ -73,7 +73,8 @@ static void map_or_make_makes_a_complete_file_for_everyone(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0666);
     assert_int_equal(st.st_size, ALQ_USAGE_BYTES(16));
-    assert_true(st.st_blocks * 512 >= (long)ALQ_USAGE_BYTES(16)); /* a store cannot find the disk full */
+    assert_true(st.st_blocks * 512 >=
+                (long)ALQ_USAGE_BYTES(16)); /* a store cannot find the disk full */
     assert_int_equal(alq_usage_map_or_make(&again, path, 16), 0);
     alq_file_section(&file, 3)->counters.launches = 5;
     assert_int_equal(alq_file_section(&again, 3)->counters.launches, 5);
@@ -149,7 +150,8 @@ static void attach_takes_over_a_dead_slot_empty(void **state)
     assert_int_equal(alq_ledger_total(alq_file_section(&file, 0)), 300);
     pid_t child = fork(); /* this process keeps no slot for the tests that follow */
     if (child == 0) {
-        if (alq_usage_attach(&file) || file.slot != slot || alq_ledger_total(alq_file_section(&file, 0)) != 0)
+        if (alq_usage_attach(&file) || file.slot != slot ||
+            alq_ledger_total(alq_file_section(&file, 0)) != 0)
             _exit(1);
         _exit(0);
     }
@@ -158,7 +160,8 @@ static void attach_takes_over_a_dead_slot_empty(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* A fork child has the driver's descriptors as it has the slot: the bytes stay while it does, and go when it execs. */
+/* A fork child has the driver's descriptors as it has the slot: the bytes stay while it does, and
+ * go when it execs. */
 static void fork_child_keeps_the_slot_until_it_execs(void **state)
 {
     struct alq_file file = {.base = NULL};
@@ -176,7 +179,11 @@ static void fork_child_keeps_the_slot_until_it_execs(void **state)
         if (fork() == 0) {
             if (write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
                 _exit(1);
-            execl("/bin/sh", "sh", "-c", "echo x >&$0; exec sleep 30", up[1] == 3 ? "3" : up[1] == 4 ? "4" : "5", NULL);
+            execl("/bin/sh", "sh", "-c", "echo x >&$0; exec sleep 30",
+                  up[1] == 3   ? "3"
+                  : up[1] == 4 ? "4"
+                               : "5",
+                  NULL);
             _exit(1);
         }
         _exit(0);

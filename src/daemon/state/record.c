@@ -28,6 +28,12 @@ static uint32_t crc32c(const char *data, size_t len)
     return ~crc;
 }
 
+static int format_header(char out[HEADER_MAX_BYTES], uint32_t crc, size_t len)
+{
+    return snprintf(out, HEADER_MAX_BYTES, "aliquot-record %d %08" PRIx32 " %zu\n",
+                    ALQ_RECORD_VERSION, crc, len);
+}
+
 static json_t *share_json(const struct alq_share_spec *s)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:i, s:b, s:{s:i, s:i, s:i}, s:s, s:s, s:s, s:s}", "gpu",
@@ -58,8 +64,7 @@ int alq_record_encode(const struct alq_record *record, char **data, size_t *len,
     char *out = malloc(HEADER_MAX_BYTES + text_len + 2);
     if (!out)
         return alq_err_set(err, ALQ_ENOMEM, "record of claim %s: out of memory", claim->uid);
-    int n = snprintf(out, HEADER_MAX_BYTES, "aliquot-record %d %08" PRIx32 " %zu\n",
-                     ALQ_RECORD_VERSION, crc32c(text, text_len), text_len);
+    int n = format_header(out, crc32c(text, text_len), text_len);
     memcpy(out + n, text, text_len);
     out[(size_t)n + text_len] = '\n';
     *data = out;
@@ -182,23 +187,21 @@ int alq_record_decode(const char *data, size_t len, struct alq_record *record, s
     size_t head_len = (size_t)(end - data);
     memcpy(head, data, head_len);
     head[head_len] = '\0';
-    int version = 0, used = 0;
-    uint32_t crc = 0;
-    size_t body_len = 0;
-    if (sscanf(head, "aliquot-record %9d%n", &version, &used) != 1 || !used)
+    int version = 0;
+    if (sscanf(head, "aliquot-record %9d", &version) != 1)
         return alq_err_set(err, ALQ_EPROTO, "no record header");
     if (version != ALQ_RECORD_VERSION)
         return alq_err_set(err, version > ALQ_RECORD_VERSION ? ALQ_ENOTSUP : ALQ_EPROTO,
                            "record of version %d; this aliquotd knows %d", version,
                            ALQ_RECORD_VERSION);
-    if (sscanf(head + used, " %8" SCNx32 " %9zu", &crc, &body_len) != 2)
-        return alq_err_set(err, ALQ_EPROTO, "damaged record header");
+    size_t body_len = len - head_len - 1;
     const char *body = end + 1;
-    if (len - head_len - 1 != body_len + 1 || body[body_len] != '\n')
-        return alq_err_set(err, ALQ_EPROTO, "torn record: %zu bytes where %zu should be",
-                           len - head_len - 1, body_len + 1);
-    if (crc32c(body, body_len) != crc)
-        return alq_err_set(err, ALQ_EPROTO, "damaged record: wrong checksum");
+    if (!body_len || body[--body_len] != '\n')
+        return alq_err_set(err, ALQ_EPROTO, "torn record");
+    char want[HEADER_MAX_BYTES];
+    format_header(want, crc32c(body, body_len), body_len);
+    if (strlen(want) != head_len + 1 || memcmp(want, data, head_len + 1) != 0)
+        return alq_err_set(err, ALQ_EPROTO, "torn or damaged record: length or checksum differ");
     alq_auto_json json_t *root = NULL;
     int rc = alq_json_parse(body, body_len, "record", &root, err);
     if (rc)

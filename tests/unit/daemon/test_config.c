@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings: defaults, file, flags, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "daemon/config.h"
+
+static char path[64];
+
+static const char *yaml(const char *text)
+{
+    static char flag[80];
+    if (!*path) {
+        snprintf(path, sizeof(path), "/tmp/alq-config-XXXXXX");
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        close(fd);
+    }
+    assert_int_equal(alq_file_write_atomic(path, text, strlen(text), 0600, 0, NULL), 0);
+    snprintf(flag, sizeof(flag), "--config=%s", path);
+    return flag;
+}
+
+static int load(struct alq_config *cfg, struct alq_err *err, ...)
+{
+    char *argv[8];
+    static char name[] = "aliquotd";
+    int argc = 1;
+    enum alq_config_action action;
+    argv[0] = name;
+    va_list ap;
+    va_start(ap, err);
+    for (char *arg; (arg = va_arg(ap, char *));)
+        argv[argc++] = arg;
+    va_end(ap);
+    int rc = alq_config_load(cfg, argc, argv, &action, err);
+    assert_int_equal(action, ALQ_CONFIG_RUN);
+    return rc;
+}
+
+static void refused(const char *flag, const char *word)
+{
+    struct alq_config cfg;
+    struct alq_err err = ALQ_ERR_INIT;
+    assert_int_not_equal(load(&cfg, &err, flag, NULL), 0);
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not name %s", err.text, word);
+    alq_config_free(&cfg);
+}
+
+static void load_without_flags_gives_the_documented_defaults(void **state)
+{
+    (void)state;
+    struct alq_config cfg;
+    setenv("NODE_NAME", "node-x", 1);
+    unsetenv("KUBECONFIG");
+    assert_int_equal(load(&cfg, NULL, NULL), 0);
+    assert_string_equal(cfg.node_name, "node-x");
+    assert_string_equal(cfg.driver_name, "hami-core-gpu.project-hami.io");
+    assert_null(cfg.kubeconfig);
+    assert_string_equal(cfg.kubelet_plugins_dir, "/var/lib/kubelet/plugins");
+    assert_string_equal(cfg.kubelet_registry_dir, "/var/lib/kubelet/plugins_registry");
+    assert_string_equal(cfg.cdi_dir, "/var/run/cdi");
+    assert_string_equal(cfg.state_dir, "/var/lib/aliquot");
+    assert_string_equal(cfg.run_dir, "/run/aliquot");
+    assert_string_equal(cfg.dev_root, "/");
+    assert_null(cfg.library);
+    assert_int_equal(cfg.context_estimate_bytes, 256 << 20);
+    assert_int_equal(cfg.reserve_bytes, 0);
+    alq_config_free(&cfg);
+}
+
+static void load_prefers_flags_to_the_file_to_defaults(void **state)
+{
+    (void)state;
+    struct alq_config cfg;
+    const char *file = yaml("nodeName: from-file\n"
+                            "cdiDir: /from/file\n"
+                            "reserve: 1Gi\n"
+                            "contextEstimate: 1048576\n"
+                            "allowNonTmpfs: true\n"
+                            "logLevel: debug\n"
+                            "extraMounts:\n"
+                            "- {hostPath: /a/, containerPath: /b}\n"
+                            "- {hostPath: /c, containerPath: /d, options: [ro]}\n"
+                            "extraEnv: [A=1, B=]\n");
+    assert_int_equal(load(&cfg, NULL, file, "--cdi-dir", "/from/flag/", "--node-name=n", NULL), 0);
+    assert_string_equal(cfg.node_name, "n");
+    assert_string_equal(cfg.cdi_dir, "/from/flag");
+    assert_int_equal(cfg.reserve_bytes, 1 << 30);
+    assert_int_equal(cfg.context_estimate_bytes, 1 << 20);
+    assert_true(cfg.is_non_tmpfs_allowed);
+    assert_int_equal(cfg.log_level, ALQ_LOG_DEBUG);
+    assert_int_equal(cfg.extra_mount_count, 2);
+    assert_string_equal(cfg.extra_mounts[0].host_path, "/a");
+    assert_string_equal(cfg.extra_mounts[0].options[0], "rw");
+    assert_string_equal(cfg.extra_mounts[1].options[0], "ro");
+    assert_null(cfg.extra_mounts[1].options[1]);
+    assert_int_equal(cfg.extra_env_count, 2);
+    assert_string_equal(cfg.extra_env[1], "B=");
+    alq_config_free(&cfg);
+}
+
+static void load_refuses_what_it_does_not_understand(void **state)
+{
+    (void)state;
+    refused("--no-such-flag=1", "--no-such-flag");
+    refused("positional", "positional");
+    refused("--node-name", "--node-name");
+    refused("--node-name=Upper", "--node-name");
+    refused("--node-name=a..b", "--node-name");
+    refused("--driver-name=-x", "--driver-name");
+    refused("--driver-name=0123456789012345678901234567890123456789012345678901234567890123",
+            "--driver-name");
+    refused("--cdi-dir=relative", "--cdi-dir");
+    refused("--reserve=much", "--reserve");
+    refused("--log-format=xml", "--log-format");
+    refused("--allow-non-tmpfs=maybe", "--allow-non-tmpfs");
+    refused("--config=/nonexistent/x.yaml", "/nonexistent/x.yaml");
+    refused(yaml("nodeNmae: x\n"), "nodeNmae");
+    refused(yaml("nodeName: [x]\n"), "nodeName");
+    refused(yaml("- x\n"), "not a mapping");
+    refused(yaml("extraMounts: {}\n"), "extraMounts");
+    refused(yaml("extraMounts: [{hostPath: /a}]\n"), "containerPath");
+    refused(yaml("extraMounts: [{hostPath: /a, containerPath: b}]\n"), "containerPath");
+    refused(yaml("extraMounts: [{hostPath: /a, containerPath: /b, opts: []}]\n"), "opts");
+    refused(yaml("extraEnv: [x]\n"), "extraEnv");
+    refused(yaml("extraEnv: [=x]\n"), "extraEnv");
+    refused(yaml("nodeName: x\nnodeName: y\n"), "line 2");
+}
+
+static void load_sees_help_and_version_first(void **state)
+{
+    (void)state;
+    static char name[] = "aliquotd", help[] = "--help", version[] = "--version";
+    char *argv[] = {name, help};
+    struct alq_config cfg;
+    enum alq_config_action action;
+    assert_int_equal(alq_config_load(&cfg, 2, argv, &action, NULL), 0);
+    assert_int_equal(action, ALQ_CONFIG_HELP);
+    alq_config_free(&cfg);
+    argv[1] = version;
+    assert_int_equal(alq_config_load(&cfg, 2, argv, &action, NULL), 0);
+    assert_int_equal(action, ALQ_CONFIG_VERSION);
+    alq_config_free(&cfg);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return *path ? unlink(path) : 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(load_without_flags_gives_the_documented_defaults),
+        cmocka_unit_test(load_prefers_flags_to_the_file_to_defaults),
+        cmocka_unit_test(load_refuses_what_it_does_not_understand),
+        cmocka_unit_test(load_sees_help_and_version_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, teardown);
+}

@@ -4,7 +4,6 @@ held goes when it dies, figures agree between CUDA, NVML and the oracle, and eac
 what the real one does."""
 
 import contextlib
-import ctypes
 import json
 import os
 import pathlib

@@ -37,7 +37,7 @@ static void cuda_abi_every_number_equals_nvidias(void **state)
     assert_int_equal(differing(cuda_ours, cuda_theirs), 0);
 #else
     (void)differing;
-    print_message("no cuda.h here\n");
+    print_message("[  REASON  ] no cuda.h on this machine\n");
     skip();
 #endif
 }
@@ -49,7 +49,7 @@ static void nvml_abi_every_number_equals_nvidias(void **state)
     assert_int_equal(differing(nvml_ours, nvml_theirs), 0);
 #else
     (void)differing;
-    print_message("no nvml.h here\n");
+    print_message("[  REASON  ] no nvml.h on this machine\n");
     skip();
 #endif
 }

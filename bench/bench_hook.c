@@ -133,6 +133,7 @@ static void measure(int mode, bool has_million, struct figure out[MEASURES])
 {
     char program[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX],
         preload[PATH_MAX], line[256];
+    char million[] = "million";
     int ends[2], status;
 
     snprintf(program, sizeof(program), "%s/bench/hook_child", build);
@@ -142,7 +143,7 @@ static void measure(int mode, bool has_million, struct figure out[MEASURES])
              mode == LIMIT ? "shares" : "none");
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/src/vgpu/libvgpu.so", build);
     char *env[] = {libraries, socket, root, mode == BARE ? NULL : preload, NULL};
-    char *args[] = {program, has_million ? (char[]){"million"} : NULL, NULL};
+    char *args[] = {program, has_million ? million : NULL, NULL};
     if (pipe(ends))
         die("pipe");
     pid_t child = fork();

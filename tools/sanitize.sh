@@ -40,6 +40,8 @@ run() {
 }
 
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=1
+# The simulator keeps pointers in memory that it maps itself, where the leak sanitizer does not look.
+export LSAN_OPTIONS=suppressions=$PWD/tools/lsan.txt:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 run asan address,undefined || rc=1

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Takes all the device memory it can get from each GPU in turn, halving the size at each refusal down to one byte, then
- * holds it for a while and gives it back. Prints the sum of what it asked for and was given. Any answer but success and
- * out of memory ends it with status 1. Single-threaded.
+ * Takes all the device memory it can get from each GPU in turn, halving the size at each refusal
+ * down to one byte, then holds it for a while and gives it back. Prints the sum of what it asked
+ * for and was given. Any answer but success and out of memory ends it with status 1.
+ * Single-threaded.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 
 static void hold(double seconds)
 {
-    struct timespec ts = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    struct timespec ts = {.tv_sec = (time_t)seconds,
+                          .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     nanosleep(&ts, NULL);
 }
 
@@ -31,7 +33,8 @@ int main(int argc, char **argv)
         size_t sum = 0;
         CUresult entered = gpu_enter(d);
         if (entered == CUDA_ERROR_OUT_OF_MEMORY) {
-            printf("bisect gpu=%d uuid=%s sum_bytes=0 allocations=0 refusals=1 context=refused\n", i, d->uuid);
+            printf("bisect gpu=%d uuid=%s sum_bytes=0 allocations=0 refusals=1 context=refused\n",
+                   i, d->uuid);
             continue;
         }
         gpu_check(entered, "context");
@@ -46,7 +49,8 @@ int main(int argc, char **argv)
             sum += size;
             used++;
         }
-        printf("bisect gpu=%d uuid=%s sum_bytes=%zu allocations=%d refusals=%u context=ok\n", i, d->uuid, sum, used, refusals);
+        printf("bisect gpu=%d uuid=%s sum_bytes=%zu allocations=%d refusals=%u context=ok\n", i,
+               d->uuid, sum, used, refusals);
         fflush(stdout);
         hold(hold_seconds);
         while (used > 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps every GPU busy with kernels of one millisecond for some seconds, a thread for each GPU, never more than
- * sixteen launches ahead. Prints when (CLOCK_MONOTONIC) it was busy and how many kernels it ran.
+ * Keeps every GPU busy with kernels of one millisecond for some seconds, a thread for each GPU,
+ * never more than sixteen launches ahead. Prints when (CLOCK_MONOTONIC) it was busy and how many
+ * kernels it ran.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -62,11 +63,13 @@ static void *run(void *arg)
     unsigned long kernels = 0;
     while (now_ns() < end) {
         for (int i = 0; i < LAUNCHES_AHEAD && now_ns() < end; i++, kernels++)
-            gpu_check(gpu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+            gpu_check(gpu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
+                      "cuLaunchKernel");
         gpu_check(gpu.cuStreamSynchronize(stream), "cuStreamSynchronize");
     }
-    printf("busy gpu=%d uuid=%s start_ns=%llu end_ns=%llu kernels=%lu kernel_us=%d\n", job->index, job->device->uuid,
-           (unsigned long long)start, (unsigned long long)now_ns(), kernels, KERNEL_US);
+    printf("busy gpu=%d uuid=%s start_ns=%llu end_ns=%llu kernels=%lu kernel_us=%d\n", job->index,
+           job->device->uuid, (unsigned long long)start, (unsigned long long)now_ns(), kernels,
+           KERNEL_US);
     gpu_check(gpu.cuStreamDestroy_v2(stream), "cuStreamDestroy");
     gpu_check(gpu.cuModuleUnload(module), "cuModuleUnload");
     gpu_leave(job->device);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the driver for the demo's programs; see gpu.h. Single-threaded but for gpu_enter and gpu_leave. */
+/* Opening the driver for the demo's programs; see gpu.h. Single-threaded but for gpu_enter and
+ * gpu_leave. */
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -27,11 +28,11 @@ int gpu_open(struct gpu_device *devices)
         fprintf(stderr, "%s\n", dlerror());
         exit(1);
     }
-#define X(call)                                                                                                        \
-    gpu.call = (__typeof__(gpu.call))dlsym(handle, #call);                                                             \
-    if (!gpu.call) {                                                                                                   \
-        fprintf(stderr, "libcuda.so.1 has no %s\n", #call);                                                            \
-        exit(1);                                                                                                       \
+#define X(call)                                                                                    \
+    gpu.call = (__typeof__(gpu.call))dlsym(handle, #call);                                         \
+    if (!gpu.call) {                                                                               \
+        fprintf(stderr, "libcuda.so.1 has no %s\n", #call);                                        \
+        exit(1);                                                                                   \
     }
     GPU_CALLS(X)
 #undef X
@@ -50,7 +51,8 @@ int gpu_open(struct gpu_device *devices)
         char *out = d->uuid + sprintf(d->uuid, "GPU");
         for (int b = 0; b < 16; b++) {
             int starts_group = b == 0 || b == 4 || b == 6 || b == 8 || b == 10;
-            out += sprintf(out, "%s%02x", starts_group ? "-" : "", (unsigned)(unsigned char)uuid.bytes[b]);
+            out += sprintf(out, "%s%02x", starts_group ? "-" : "",
+                           (unsigned)(unsigned char)uuid.bytes[b]);
         }
     }
     return count;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the demo's three programs share: the driver opened by its SONAME as the CUDA runtime does, and a context on
- * each device. A program ends with status 1 and one line on stderr at the first call that fails.
+ * What the demo's three programs share: the driver opened by its SONAME as the CUDA runtime does,
+ * and a context on each device. A program ends with status 1 and one line on stderr at the first
+ * call that fails.
  */
 #ifndef DEMO_GPU_H
 #define DEMO_GPU_H
@@ -11,26 +12,26 @@
 #define GPU_DEVICES_MAX 16
 #define GPU_UUID_TEXT 48
 
-#define GPU_CALLS(X)                                                                                                   \
-    X(cuInit)                                                                                                          \
-    X(cuGetErrorName)                                                                                                  \
-    X(cuDeviceGetCount)                                                                                                \
-    X(cuDeviceGet)                                                                                                     \
-    X(cuDeviceGetName)                                                                                                 \
-    X(cuDeviceGetUuid)                                                                                                 \
-    X(cuDeviceTotalMem_v2)                                                                                             \
-    X(cuDevicePrimaryCtxRetain)                                                                                        \
-    X(cuDevicePrimaryCtxRelease_v2)                                                                                    \
-    X(cuCtxSetCurrent)                                                                                                 \
-    X(cuMemGetInfo_v2)                                                                                                 \
-    X(cuMemAlloc_v2)                                                                                                   \
-    X(cuMemFree_v2)                                                                                                    \
-    X(cuModuleLoadData)                                                                                                \
-    X(cuModuleGetFunction)                                                                                             \
-    X(cuModuleUnload)                                                                                                  \
-    X(cuLaunchKernel)                                                                                                  \
-    X(cuStreamCreate)                                                                                                  \
-    X(cuStreamSynchronize)                                                                                             \
+#define GPU_CALLS(X)                                                                               \
+    X(cuInit)                                                                                      \
+    X(cuGetErrorName)                                                                              \
+    X(cuDeviceGetCount)                                                                            \
+    X(cuDeviceGet)                                                                                 \
+    X(cuDeviceGetName)                                                                             \
+    X(cuDeviceGetUuid)                                                                             \
+    X(cuDeviceTotalMem_v2)                                                                         \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuDevicePrimaryCtxRelease_v2)                                                                \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuMemGetInfo_v2)                                                                             \
+    X(cuMemAlloc_v2)                                                                               \
+    X(cuMemFree_v2)                                                                                \
+    X(cuModuleLoadData)                                                                            \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuModuleUnload)                                                                              \
+    X(cuLaunchKernel)                                                                              \
+    X(cuStreamCreate)                                                                              \
+    X(cuStreamSynchronize)                                                                         \
     X(cuStreamDestroy_v2)
 
 struct gpu_driver {
@@ -48,7 +49,8 @@ struct gpu_device {
     char uuid[GPU_UUID_TEXT];
 };
 
-/* Opens the driver, calls cuInit, fills devices[0..GPU_DEVICES_MAX) without contexts. Returns how many. */
+/* Opens the driver, calls cuInit, fills devices[0..GPU_DEVICES_MAX) without contexts. Returns how
+ * many. */
 int gpu_open(struct gpu_device *devices);
 
 /* Retains the primary context and makes it current to this thread. Returns the driver's answer. */
@@ -58,7 +60,8 @@ void gpu_leave(struct gpu_device *device);
 /* Ends the program when result is not CUDA_SUCCESS, naming what failed. */
 void gpu_check(CUresult result, const char *what);
 
-/* "--name N" among the arguments, else fallback. Ends the program with status 2 on anything else. */
+/* "--name N" among the arguments, else fallback. Ends the program with status 2 on anything else.
+ */
 double gpu_option_seconds(int argc, char **argv, const char *name, double fallback);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints each GPU's memory as CUDA sees it and as NVML sees it, one line of key=value a GPU. Single-threaded. */
+/* Prints each GPU's memory as CUDA sees it and as NVML sees it, one line of key=value a GPU.
+ * Single-threaded. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,8 @@ int main(void)
             fprintf(stderr, "nvml: %s: error %d\n", d->uuid, (int)rc);
             return 1;
         }
-        printf("report gpu=%d uuid=%s name=\"%s\" cuda_device_total_bytes=%zu cuda_total_bytes=%zu cuda_free_bytes=%zu "
+        printf("report gpu=%d uuid=%s name=\"%s\" cuda_device_total_bytes=%zu cuda_total_bytes=%zu "
+               "cuda_free_bytes=%zu "
                "nvml_total_bytes=%llu nvml_used_bytes=%llu\n",
                i, d->uuid, d->name, device_total, total, free_bytes, memory.total, memory.used);
         gpu_leave(d);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Types of the driver's exported functions, as far as their arguments are declared in cuda_abi.h: every name is the exported
- * symbol itself, so `__typeof__(cuMemAlloc_v2) *` is the pointer type to keep for it. Included by cuda_abi.h only. The _ptsz
- * and _ptds forms have the type of the name without the suffix. cuDriverGetVersion and its like need no context.
+ * Types of the driver's exported functions, as far as their arguments are declared in cuda_abi.h:
+ * every name is the exported symbol itself, so `__typeof__(cuMemAlloc_v2) *` is the pointer type to
+ * keep for it. Included by cuda_abi.h only. The _ptsz and _ptds forms have the type of the name
+ * without the suffix. cuDriverGetVersion and its like need no context.
  */
 #ifndef ALIQUOT_CUDA_CALLS_H
 #define ALIQUOT_CUDA_CALLS_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The constants of the CUDA driver API (up to 13.0) that Aliquot's parts use, under their public names, so that the build
- * needs no CUDA toolkit. Plain declarations without state; tests/unit/sim/test_abi.c holds them against NVIDIA's cuda.h
- * where one is installed. ALQ_CUDA_ERRORS and ALQ_CUDA_DEVICE_ATTRIBUTES are lists, because the simulator also needs the
+ * The constants of the CUDA driver API (up to 13.0) that Aliquot's parts use, under their public
+ * names, so that the build needs no CUDA toolkit. Plain declarations without state;
+ * tests/unit/sim/test_abi.c holds them against NVIDIA's cuda.h where one is installed.
+ * ALQ_CUDA_ERRORS and ALQ_CUDA_DEVICE_ATTRIBUTES are lists, because the simulator also needs the
  * names as text.
  */
 #ifndef ALIQUOT_CUDA_ENUMS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device selectors under any bytes. What must hold: an expression compiles or gives an error with a text; what compiles gives
- * the same answer or the same error twice, and a match only from a device that is there.
+ * Device selectors under any bytes. What must hold: an expression compiles or gives an error with a
+ * text; what compiles gives the same answer or the same error twice, and a match only from a device
+ * that is there.
  */
 #include <jansson.h>
 #include <stdint.h>

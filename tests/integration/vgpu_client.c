@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,46 @@ static void report(const char *what, int rc, uint64_t a, uint64_t b)
     printf("%s %d %" PRIu64 " %" PRIu64 "\n", what, rc, a, b);
 }
 
+static void *churn(void *data)
+{
+    CUdeviceptr live[16] = {0};
+    uint32_t seed = (uint32_t)(uintptr_t)data;
+    __typeof__(cuMemAlloc_v2) *alloc = CU(cuMemAlloc_v2);
+    __typeof__(cuMemFree_v2) *release = CU(cuMemFree_v2);
+    if (CU(cuCtxSetCurrent)(contexts[0]) != CUDA_SUCCESS)
+        return data;
+    for (int i = 0; i < 5000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        CUdeviceptr *at = &live[seed >> 28];
+        if (*at && release(*at) != CUDA_SUCCESS)
+            return data;
+        *at = 0;
+        int rc = (int)alloc(at, 1 + (seed >> 4));
+        if (rc != CUDA_SUCCESS && rc != CUDA_ERROR_OUT_OF_MEMORY)
+            return data;
+    }
+    for (int i = 0; i < 16; i++)
+        if (live[i] && release(live[i]) != CUDA_SUCCESS)
+            return data;
+    return NULL;
+}
+
+/* Threads that allocate and free at the limit; the number of those that got an unexpected answer.
+ */
+static uint64_t threads(uint64_t count)
+{
+    pthread_t all[64];
+    uint64_t failed = 0;
+    for (uint64_t i = 0; i < count; i++)
+        pthread_create(&all[i], NULL, churn, (void *)(uintptr_t)(i + 1));
+    for (uint64_t i = 0; i < count; i++) {
+        void *bad;
+        pthread_join(all[i], &bad);
+        failed += bad != NULL;
+    }
+    return failed;
+}
+
 static nvmlDevice_t nvml_device(unsigned index)
 {
     nvmlDevice_t device = NULL;
@@ -163,6 +204,8 @@ static void command(char *line)
         report(word, FREE(a), 0, 0);
     } else if (IS("bisect")) {
         report(word, 0, bisect(), 0);
+    } else if (IS("threads")) {
+        report(word, (int)threads(a), 0, 0);
     } else if (IS("vmm")) { /* create, map, release: the mapping keeps the memory */
         CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, (int)b}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers of cuda_abi.h as the compiler sees them in NVIDIA's header. Constant data for test_abi, no code.
+ * The numbers of cuda_abi.h as the compiler sees them in NVIDIA's header. Constant data for
+ * test_abi, no code.
  */
 /* The order matters. */
 /* clang-format off */

@@ -113,7 +113,8 @@ static void learn_differing_work_gives_the_mean(void **state)
     struct alq_estimate *two = find(0x1000, 0), *wide = find(0x2000, 0);
     /* Two lengths by turns: the floor alone would be a tenth of the mean. */
     for (int i = 0; i < 160; i++)
-        alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000), ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000),
+                           ALQ_MOMENT_FRESH);
     assert_in_range(alq_estimate_ns(two), 4500000, 6500000);
     assert_int_equal(two->spread, ALQ_SPREAD_WIDE);
     for (int i = 0; i < 64; i++) {

@@ -168,12 +168,13 @@ static struct alq_compute_stream *stream_make(struct alq_compute *c, uint64_t ke
         st->device = (uint8_t)device;
         st->context = (uint8_t)index;
         st->context_handle = current;
-        st->is_open = st->is_unknown = st->is_wide = st->is_timing = st->is_mixed =
-            false;
+        st->is_open = st->is_unknown = st->is_wide = st->is_timing = st->is_mixed = false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = 0;
         st->work_ns = 0;
+        st->entry = NULL;
         __atomic_store_n(&st->key, key, __ATOMIC_RELEASE);
+        atomic_fetch_add_explicit(&c->stream_count, 1, RELAXED);
         return st;
     }
     return NULL;
@@ -216,7 +217,7 @@ static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUst
         .to = to,
         .issued_ns = st->issued_ns,
         .charged_ns = st->work_ns,
-        .entry = entry,
+        .entry = entry ? entry : st->entry,
     };
     alq_measure_hold(c, to);
     alq_measure_push(c, dev, &batch);
@@ -224,6 +225,7 @@ static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUst
     st->is_open = st->is_timing = false;
     st->is_unknown = st->is_wide = false;
     st->work_ns = 0;
+    st->entry = NULL;
 }
 
 /* ---- waiting
@@ -445,9 +447,10 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
     }
     /* Whether the GPU is done with all that this process gave it, as far as estimates tell. */
     enum alq_moment moment = now < atomic_load_explicit(&dev->idle_at_ns, RELAXED) ? ALQ_MOMENT_BUSY
-                             : has_waited                                         ? ALQ_MOMENT_FRESH
-                                                                                  : ALQ_MOMENT_IDLE;
-    bool is_good = moment != ALQ_MOMENT_BUSY && (uint32_t)moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
+                             : has_waited ? ALQ_MOMENT_FRESH
+                                          : ALQ_MOMENT_IDLE;
+    bool is_good = moment != ALQ_MOMENT_BUSY &&
+                   (uint32_t)moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
     count(c, dev, launches, now);
     out->charged_ns = est;
     if (!st || !spin_lock(c, st)) {
@@ -473,13 +476,20 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         return;
     }
     bool is_single = est >= ALQ_SINGLE_NS || is_unknown;
-    if (!is_single && is_due)
-        is_single = __atomic_load_n(&entry->moment, __ATOMIC_RELAXED) == ALQ_MOMENT_BUSY &&
-                            __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4
-                        ? true
-                        : dev->budget_ns > 0 && (is_good || __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) > 8);
-    else if (!is_single && is_good)
-        is_single = dev->budget_ns > 0 && alq_estimate_is_nearly_due(entry);
+    if (!is_single && dev->budget_ns > 0) {
+        bool is_forced = __atomic_load_n(&entry->hints, __ATOMIC_RELAXED) >= ALQ_HINTS ||
+                         __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) >= ALQ_HINTS ||
+                         __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4;
+        /* Beside other streams of our own the reading would be theirs too. */
+        if (is_due && is_forced && atomic_load_explicit(&c->stream_count, RELAXED) == 1) {
+            is_single = true;
+            if (moment < __atomic_load_n(&entry->moment, __ATOMIC_RELAXED))
+                moment = (enum alq_moment)__atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
+            __atomic_store_n(&entry->hints, 0, __ATOMIC_RELAXED);
+        } else {
+            is_single = is_good && (is_due || alq_estimate_is_nearly_due(entry));
+        }
+    }
     if (st->is_open && (is_single || st->work_ns + est > ALQ_BATCH_NS))
         end_batch(c, st, stream, out->share, NULL);
     if (is_single) {
@@ -501,7 +511,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         }
     } else {
         if (is_due)
-            alq_estimate_postpone(entry, 32);
+            alq_estimate_postpone(entry, est > 250000 ? 8 : 32);
         if (!st->is_open) {
             st->from = st->last;
             if (st->from)
@@ -516,6 +526,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         st->work_ns += est;
         st->is_unknown |= is_unknown;
         st->is_wide |= is_wide(entry);
+        st->entry = entry;
     }
     alq_measure_leave(&c->measure);
     if (!st->is_open && !st->is_timing)
@@ -558,6 +569,7 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
             take_credit(dev, est)) {
             st->work_ns += est;
             st->is_wide |= is_wide(entry);
+            st->entry = entry;
             st->launches++;
             unlock(st);
             out->stream = st;
@@ -708,6 +720,7 @@ static void stream_end(struct alq_compute *c, struct alq_compute_stream *st)
     st->from = st->last = ALQ_NO_EVENT;
     st->launches = 0;
     __atomic_store_n(&st->key, KEY_GONE, __ATOMIC_RELEASE);
+    atomic_fetch_sub_explicit(&c->stream_count, 1, RELAXED);
     unlock(st);
     if (launches)
         count(c, &c->devices[device], launches, 0);

@@ -38,12 +38,13 @@ struct alq_compute_stream {
     bool is_open;    /* a batch is being filled */
     bool is_unknown;
     bool is_wide;
-    uint8_t moment; /* enum alq_moment of the single launch */
-    bool is_timing;    /* a single launch is between `before` and `after` */
-    bool is_mixed;     /* another thread launched into it meanwhile */
-    uint16_t from;     /* first event of the batch, or of the single launch */
-    uint16_t last;     /* event behind the last batch; 0 none */
-    uint32_t launches; /* since the counters were last told */
+    uint8_t moment;             /* enum alq_moment of the single launch */
+    bool is_timing;             /* a single launch is between `before` and `after` */
+    bool is_mixed;              /* another thread launched into it meanwhile */
+    uint16_t from;              /* first event of the batch, or of the single launch */
+    uint16_t last;              /* event behind the last batch; 0 none */
+    uint32_t launches;          /* since the counters were last told */
+    struct alq_estimate *entry; /* of the last launch in the open batch */
     CUcontext context_handle;
     uint64_t issued_ns;
     uint64_t work_ns; /* estimated, in the open batch */
@@ -54,6 +55,7 @@ struct alq_compute {
     _Atomic uint32_t captures; /* open stream captures of this process */
     _Atomic uint32_t
         context_count; /* contexts met; with one, default streams need no question whose they are */
+    _Atomic uint32_t stream_count;    /* streams known */
     int64_t boottime_offset_ns;       /* CLOCK_BOOTTIME less CLOCK_MONOTONIC */
     uint64_t capturing[ALQ_CAPTURES]; /* streams; CAS */
     struct alq_measure measure;

@@ -110,9 +110,10 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
         }
     }
     rest = n - floor_n;
-    /* The first launches of a function load it, and read too long. */
+    /* The first launch of a function loads it and reads too long: the middle one of the first
+     * three. */
     if (n < FIRST_SIGHTS)
-        return s[0];
+        return n == 2 ? s[0] / 2 + s[1] / 2 : s[n / 2];
     if (rest == 0)
         return (uint32_t)(sum / n);
     for (uint32_t i = floor_n + 1; i < n; i++)
@@ -129,15 +130,25 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
 }
 
 /*
- * The mean of differing work over more samples than the ring holds. Batches that really were longer than
- * the sum of their estimates are bounded by it, those that were shorter by their span: a mean that
- * wavers would so charge too little on the whole. A mean that has moved far is taken from the ring.
+ * The mean of differing work over more samples than the ring holds. Batches that really were longer
+ * than the sum of their estimates are bounded by it, those that were shorter by their span: a mean
+ * that wavers would so charge too little on the whole. A mean that has moved far is taken from the
+ * ring.
  */
-static uint32_t slow_mean(uint32_t mean, uint32_t ring_mean, uint32_t sample)
+static uint32_t slow_mean(struct alq_estimate *entry, uint32_t ring_mean, uint32_t sample)
 {
-    if (mean == 0 || ring_mean > mean + mean / 2 || ring_mean < mean / 2)
+    uint32_t mean = entry->mean_ns;
+    if (LOAD(&entry->spread) != ALQ_SPREAD_WIDE || ring_mean > mean + mean / 2 ||
+        ring_mean < mean / 2) {
+        entry->weight = 4;
+        entry->mean_ns = ring_mean;
         return ring_mean;
-    return (uint32_t)((int64_t)mean + ((int64_t)sample - (int64_t)mean) / 64);
+    }
+    if (entry->weight < 64)
+        entry->weight++;
+    entry->mean_ns =
+        (uint32_t)((int64_t)mean + ((int64_t)sample - (int64_t)mean) / (int64_t)entry->weight);
+    return entry->mean_ns;
 }
 
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
@@ -178,7 +189,7 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     sort(sorted, n);
     est = judge(sorted, n, &spread);
     if (spread == ALQ_SPREAD_WIDE)
-        est = entry->mean_ns = slow_mean(LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? entry->mean_ns : 0, est, ns);
+        est = slow_mean(entry, est, ns);
     STORE(&entry->est_ns, est);
     STORE(&entry->low_ns, sorted[0]);
     STORE(&entry->spread, (uint32_t)spread);
@@ -195,6 +206,8 @@ static void restart(struct alq_estimate *entry)
     STORE(&entry->spread, 0u);
     STORE(&entry->probing, 0u);
     STORE(&entry->moment, 0u);
+    STORE(&entry->skipped, 0u);
+    STORE(&entry->hints, 0u);
 }
 
 void alq_estimate_forget(struct alq_estimates *table, const void *handle,

@@ -23,6 +23,7 @@
 #define ALQ_SAMPLES 16u
 #define ALQ_ESTIMATE_FIRST_NS 20000u /* of a function never timed */
 #define ALQ_ESTIMATE_MAX_NS 4000000000u
+#define ALQ_HINTS 4u
 #define ALQ_SAMPLE_PERIOD 256u /* launches between two timings, on average */
 
 enum alq_estimate_kind {
@@ -42,8 +43,10 @@ enum alq_spread {
 /* How a timed launch met the GPU, by what this process knows. */
 enum alq_moment {
     ALQ_MOMENT_BUSY = 0, /* with work of ours before it or beside it */
-    ALQ_MOMENT_IDLE = 1, /* done with our work; perhaps just now, so that a neighbour's turn has just begun */
-    ALQ_MOMENT_FRESH = 2, /* likewise, and behind a wait at the gate: at no special point of a neighbour's turns */
+    ALQ_MOMENT_IDLE =
+        1, /* done with our work; perhaps just now, so that a neighbour's turn has just begun */
+    ALQ_MOMENT_FRESH =
+        2, /* likewise, and behind a wait at the gate: at no special point of a neighbour's turns */
 };
 
 /* 128 bytes. Words that the launching threads read are loaded and stored whole, relaxed: each is a
@@ -60,11 +63,12 @@ struct alq_estimate {
     uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
     uint32_t ring[ALQ_SAMPLES];
     uint32_t moment;  /* enum alq_moment of the samples */
-    uint32_t ignored; /* timings of lesser moments since the last sample; with `learning` */
+    uint16_t ignored; /* timings of lesser moments since the last sample; with `learning` */
+    uint16_t weight;  /* samples in mean_ns, up to 64; likewise */
     uint32_t mean_ns; /* of differing work, over more samples than the ring has; likewise */
     uint32_t filled;  /* places of the ring in use; likewise */
     uint32_t skipped; /* due timings put off since the last one */
-    uint8_t reserved[4];
+    uint32_t hints;   /* batches much longer than their charge since the last timing */
 };
 static_assert(sizeof(struct alq_estimate) == 128, "estimate");
 
@@ -121,15 +125,28 @@ static inline uint32_t alq_estimate_postpone(struct alq_estimate *entry, uint32_
 /* A number nobody can predict who does not try to. */
 uint32_t alq_estimates_random(struct alq_estimates *table);
 
+/*
+ * A batch with the entry took much longer than it was charged: a neighbour's doing, or the estimate
+ * is too low. After some of these one of the next launches is timed whatever the moment.
+ */
+static inline void alq_estimate_hint(struct alq_estimates *table, struct alq_estimate *entry)
+{
+    uint32_t hints = __atomic_load_n(&entry->hints, __ATOMIC_RELAXED) + 1;
+    __atomic_store_n(&entry->hints, hints, __ATOMIC_RELAXED);
+    if (hints >= ALQ_HINTS)
+        __atomic_store_n(&entry->left, alq_estimates_random(table) % 8, __ATOMIC_RELAXED);
+}
+
 /* A launch of the entry is about to be timed: sets when the next is due. */
 void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
 
 /*
- * Learns from one launch timed alone. The first sample of a better moment throws away those of lesser ones, which count
- * only as long as there is nothing better, or when nothing better has come for long.
+ * Learns from one launch timed alone. The first sample of a better moment throws away those of
+ * lesser ones, which count only as long as there is nothing better, or when nothing better has come
+ * for long.
  */
-void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry, uint64_t measured_ns,
-                        enum alq_moment moment);
+void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
+                        uint64_t measured_ns, enum alq_moment moment);
 
 /* The handle is gone, and the next object at that address is another: all its classes start anew.
  */

@@ -6,6 +6,7 @@
 #include "vgpu/compute/compute.h"
 
 #define REBASE_NS 1000000000
+#define HINT_NS 200000 /* beyond twice its charge, a batch says that estimates may be too low */
 #define BUDGET_MAX_NS 20000000
 
 static void pay(struct alq_compute_device *dev)
@@ -246,6 +247,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             uint64_t least = 0;
             if (batch->is_wide && end > (int64_t)c->measure.events[batch->to].record_ns)
                 least = (uint64_t)end - c->measure.events[batch->to].record_ns;
+            if (batch->entry && span > 2 * batch->charged_ns + HINT_NS)
+                alq_estimate_hint(&c->estimates, batch->entry);
             if (work > batch->charged_ns)
                 work = batch->charged_ns > least ? batch->charged_ns : least < work ? least : work;
         }
@@ -295,7 +298,7 @@ void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev
         } else if (check(c, to->context, rc)) {
             settle(c, dev, batch, now_ns);
         } else {
-            if (batch->entry)
+            if (batch->is_single && batch->entry)
                 __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
             release(c, dev, batch);
         }
@@ -316,7 +319,7 @@ void alq_measure_context_gone(struct alq_compute *c, CUcontext context, bool is_
             struct alq_batch *batch = &dev->pending[i];
             if (!batch->is_used || m->events[batch->to].context != index)
                 continue;
-            if (batch->entry)
+            if (batch->is_single && batch->entry)
                 __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
             release(c, dev, batch);
         }

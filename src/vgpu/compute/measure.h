@@ -73,7 +73,7 @@ struct alq_measured_context {
 struct alq_batch {
     bool is_used;
     bool is_single; /* one launch alone: teaches `entry` */
-    uint8_t moment;  /* enum alq_moment of a single launch */
+    uint8_t moment; /* enum alq_moment of a single launch */
     bool is_wide; /* holds functions of differing lengths: their sum is a guess, so is bounded from
                      below too */
     bool is_unknown; /* holds launches whose estimate was a guess: the span counts, not their sum */
@@ -83,7 +83,7 @@ struct alq_batch {
         issued_ns; /* clock at the first launch; of a single one, between its two events' records */
     uint64_t expect_ns; /* not asked for before */
     uint64_t charged_ns;
-    struct alq_estimate *entry;
+    struct alq_estimate *entry; /* of a single launch; else of the last one */
 };
 
 struct alq_compute_share {

@@ -56,7 +56,7 @@ def setUpModule():
     STATE["nvml"] = (BUILD / "sim/libsimnvml-550.so").exists()
 
     def compile_(name, source, *flags):
-        subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / name, SOURCES / source, *flags], check=True)
+        subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / name, SOURCES / source, *flags, "-pthread"], check=True)
 
     link = ["-L", libraries, "-Wl,--no-as-needed", "-l:libcuda.so.1"]
     compile_("client", "vgpu_client.c", "-ldl")
@@ -376,6 +376,16 @@ class Processes(Case):
         self.assertEqual(self.held(), CONTEXT + 1024)
         client.ok("free 0")
         self.assertEqual(self.held(), CONTEXT)
+
+    def test_threads_at_the_limit_lose_nothing(self):
+        self.share(2 * GIB)
+        client, other = Client(self).start(), Client(self).start()
+        other.process.stdin.write("threads 4\n")
+        other.process.stdin.flush()
+        self.assertEqual(client.call("threads 8")[0], 0)
+        self.assertEqual(other.process.stdout.readline().split()[1], "0")
+        self.assertEqual(self.held(), 2 * CONTEXT)
+        self.assertGreater(client.ok("bisect")[0], 2 * GIB - 2 * CONTEXT - GRANULE)
 
     def test_all_slots_taken_refuses_with_a_line(self):
         import fcntl

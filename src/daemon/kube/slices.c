@@ -3,7 +3,8 @@
  * The publisher's I/O, see slices.h: a picture of the server's slices kept by LIST and WATCH, and
  * one write at a time towards what pool.c wants. A write's answer goes into the picture at once;
  * older events about the same object that are still under way are then passed over. In steady state
- * nothing is sent but the watch. Loop thread only.
+ * nothing is sent but the watch. Loop thread only. Longer than most files because reading, the node
+ * and writing change one picture and are one state machine.
  */
 #define ALQ_LOG_MODULE "slices"
 #include "daemon/kube/slices.h"

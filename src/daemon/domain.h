@@ -73,7 +73,7 @@ struct alq_share_spec {
 /* A claim with all that is needed to (re)build its files. */
 struct alq_claim_spec {
     char uid[64];
-    char namespace_[256];
+    char namespace_[64]; /* DNS label */
     char name[256];
     uint32_t share_count;
     struct alq_share_spec *shares; /* owned */

@@ -13,7 +13,7 @@
 
 struct alq_claim_id {
     char uid[64];
-    char namespace_[256];
+    char namespace_[64]; /* DNS label */
     char name[256];
 };
 

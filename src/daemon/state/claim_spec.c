@@ -15,7 +15,7 @@ struct alq_claim_spec *alq_claim_spec_dup(const struct alq_claim_spec *claim)
     if (!copy)
         return NULL;
     *copy = *claim;
-    copy->shares = calloc(claim->share_count + 1, sizeof(*copy->shares));
+    copy->shares = calloc(claim->share_count ? claim->share_count : 1, sizeof(*copy->shares));
     if (!copy->shares) {
         free(copy);
         return NULL;

@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""aliquotd's figures, against simulated GPUs, the sandbox's API server and a grpcio kubelet. Prepare's time is the daemon's own
+(arrival of the call to its answer), less what the API server took; all directories are on tmpfs, so that no disk is
+in it. Prints {name, unit, value_min, value_median, reference, ratio} as JSON."""
+
+import json
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "integration"))
+from daemon_world import World, result  # noqa: E402
+from kubelet_peer import Peer  # noqa: E402
+
+CLAIMS = 1000
+PARALLEL = 110
+STARTS = 5
+
+
+def smaps(pid):
+    """Sums of /proc/<pid>/smaps_rollup in KiB, by name."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
+        return {name: int(kib) for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", file.read(), re.M)}
+
+
+def rss_kib(pid):
+    """Resident memory of the daemon, and what its child has besides: the two map the same program and libraries, whose
+    pages are counted once."""
+    total = smaps(pid)["Rss"]
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        for child in file.read().split():
+            own = smaps(child)
+            total += own["Private_Clean"] + own["Private_Dirty"]
+    return total
+
+
+def starts(world):
+    """Milliseconds from exec to an answered GetInfo; leaves a daemon running."""
+    out = []
+    for i in range(STARTS):
+        begin = time.monotonic()
+        world.start(wait=False, log_level="info")
+        while not pathlib.Path(world.registration_socket).exists():
+            time.sleep(0.0005)
+        peer = Peer(world.registration_socket)
+        peer.get_info()
+        out.append((time.monotonic() - begin) * 1000)
+        peer.close()
+        while "GPUs" not in world.said():
+            time.sleep(0.01)
+        if i + 1 < STARTS:
+            world.stop()
+    return out
+
+
+def claims(world, prefix, count):
+    return [world.claim(f"{prefix}-{i}", [result(device=f"hami-gpu-{i % 2}", cores="0", memory="64Mi")])
+            for i in range(count)]
+
+
+def prepare(peer, claim):
+    answer = peer.prepare(claim)[claim[2]]
+    if answer.error:
+        raise RuntimeError(answer.error)
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def entry(name, unit, low, middle, reference):
+    return {"name": name, "unit": unit, "value_min": round(low, 3), "value_median": round(middle, 3),
+            "reference": reference, "ratio": round(middle / reference, 4) if reference else None}
+
+
+def main():
+    world = World()
+    try:
+        started = starts(world)
+        peer = world.peer()
+        batches = []
+        for round_ in range(3):
+            group = claims(world, f"wave-{round_}", PARALLEL)
+            begin = time.monotonic()
+            futures = [peer.prepare_later(c) for c in group]
+            for future, claim in zip(futures, group):
+                error = future.result().claims[claim[2]].error
+                if error:
+                    raise RuntimeError(error)
+            batches.append((time.monotonic() - begin) * 1000)
+            peer.unprepare(*group)
+        mark = len(world.said())
+        for claim in claims(world, "c", CLAIMS):
+            prepare(peer, claim)
+        memory = rss_kib(world.daemon.pid)
+        lines = re.findall(r"prepared .*took_us=(\d+) api_us=(\d+)", world.said()[mark:])
+        own = [int(took) - int(api) for took, api in lines]
+        if len(own) != CLAIMS:
+            raise RuntimeError(f"{len(own)} log lines of {CLAIMS}")
+        peer.close()
+        print(json.dumps([
+            entry("daemon.rss_kib", "KiB", memory, memory, 16384),
+            entry("daemon.start_to_registered_ms", "ms", min(started), statistics.median(started), 100),
+            entry("daemon.prepare_us.p50", "us", min(own), percentile(own, 0.5), 1000),
+            entry("daemon.prepare_us.p99", "us", min(own), percentile(own, 0.99), None),
+            entry("daemon.prepare_110_ms", "ms", min(batches), statistics.median(batches), 2000),
+        ], indent=1))
+    finally:
+        world.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -113,3 +113,7 @@ class Peer:
     def unprepare(self, *claims, package=V1, timeout=45):
         call, request = self._call("Unprepare", claims, package)
         return call(request, timeout=timeout).claims
+
+    def unprepare_later(self, *claims, package=V1, timeout=45):
+        call, request = self._call("Unprepare", claims, package)
+        return call.future(request, timeout=timeout)

@@ -446,6 +446,38 @@ class Life(unittest.TestCase):
         self.assertEqual(again.unprepare(claim)[claim[2]].error, "")
         self.assertEqual([f for f in world.tree() if claim[2] in f], [])
 
+    def test_sigkill_at_any_moment_leaves_all_or_nothing(self):
+        """Kills at moments spread over a prepare and over an unprepare. After the restart the files of the claim are all
+        there or not there at all, and the kubelet's next calls do what they say."""
+        world = self.world()
+        claim = world.claim("killed", [result(), result("b", "hami-gpu-1")])
+        world.start()
+        peer = world.peer()
+        begin = time.monotonic()
+        whole_answer = peer.prepare(claim)[claim[2]]
+        span = (time.monotonic() - begin) * 1.5
+        whole = set(world.tree())
+        peer.unprepare(claim)
+        self.assertEqual(len(whole), 8)
+        for step in range(24):
+            is_prepare = step % 2 == 0
+            with self.subTest(step=step):
+                if not is_prepare:
+                    peer.prepare(claim)
+                future = peer.prepare_later(claim) if is_prepare else peer.unprepare_later(claim)
+                time.sleep(span * (step // 2) / 12)
+                world.stop(signal.SIGKILL)
+                peer.close()
+                future.exception()
+                world.start()
+                peer = world.peer()
+                wait_for("all or nothing", lambda: set(world.tree()) in (whole, set()))
+                self.assertEqual(peer.prepare(claim)[claim[2]], whole_answer)
+                self.assertEqual(set(world.tree()), whole)
+                self.assertEqual(peer.unprepare(claim)[claim[2]].error, "")
+                self.assertEqual(world.tree(), {})
+        peer.close()
+
     def test_claim_deleted_while_down_is_taken_away(self):
         world = self.world()
         world.start()

@@ -50,7 +50,7 @@ struct alq_grpc_server {
     ino_t ino;
     struct evconnlistener *listener;
     struct event *resume; /* accepting again after a lack of descriptors */
-    LIST_HEAD(, connection) connections;
+    LIST_HEAD(connection_list, connection) connections;
     unsigned connection_count;
 };
 

@@ -54,7 +54,7 @@ struct alq_grpc_call {
     uint8_t *body;
     size_t body_len;
     size_t body_size;
-    STAILQ_HEAD(, chunk) out;
+    STAILQ_HEAD(chunk_queue, chunk) out;
     size_t out_bytes;
     enum alq_grpc_status status;
     char *status_text; /* percent-encoded; NULL: none */
@@ -67,7 +67,7 @@ struct alq_grpc_session {
     const struct alq_grpc_method *methods;
     void (*on_output)(void *arg);
     void *arg;
-    LIST_HEAD(, alq_grpc_call) calls;
+    LIST_HEAD(call_list, alq_grpc_call) calls;
     size_t unread_bytes;
     unsigned running;
     int64_t now_ns;

@@ -107,8 +107,8 @@ struct alq_prepare {
     struct claim_list buckets[BUCKETS];
     struct claim_list claims;
     unsigned claim_count;
-    TAILQ_HEAD(, operation) waiting;
-    LIST_HEAD(, lookup) lookups;
+    TAILQ_HEAD(wait_queue, operation) waiting;
+    LIST_HEAD(lookup_list, lookup) lookups;
     struct alq_gpu_list gpus;
     int has_reading;
     struct alq_err no_gpus; /* code set: why there is no reading */
@@ -709,7 +709,7 @@ void alq_unprepare_claim(struct alq_prepare *p, const struct alq_claim_id *id, a
 
 static void rebuild(struct alq_prepare *p, struct claim *claim)
 {
-    struct alq_claim_id id;
+    struct alq_claim_id id = {0};
     id_of(claim->spec, &id);
     struct operation *op = enqueue(p, KIND_REBUILD, &id, INT64_MAX, NULL, NULL);
     if (op && op == TAILQ_FIRST(&claim->operations))

@@ -438,12 +438,27 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
          * the same. */
         uint32_t jitter = 0;
         if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) != ALQ_SPREAD_FLAT &&
-            (est >= ALQ_SINGLE_NS || alq_estimate_is_nearly_due(entry)))
+            (est >= ALQ_SINGLE_NS || is_due))
             jitter = alq_estimates_random(&c->estimates) % ALQ_JITTER_NS;
         out->share = pass_gate(c, dev, need, jitter, &now);
         has_waited = now != before_ns;
         atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
         atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - est), RELAXED);
+    }
+    /*
+     * The launch to be timed was chosen by lot, so that a mean is one of all; where the gate makes
+     * us wait anyway, it waits for a good moment too.
+     */
+    if (is_due && can_measure && dev->budget_ns > 0 &&
+        atomic_load_explicit(&dev->is_throttled, RELAXED)) {
+        uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
+        if (now < idle_at && idle_at - now < ALQ_GOOD_MOMENT_NS) {
+            const uint32_t *word = &dev->shares[0].control->wake;
+            c->driver.wait_until(word, __atomic_load_n(word, __ATOMIC_RELAXED),
+                                 idle_at + alq_estimates_random(&c->estimates) % ALQ_JITTER_NS);
+            now = c->driver.now_ns();
+            has_waited = true;
+        }
     }
     /* Whether the GPU is done with all that this process gave it, as far as estimates tell. */
     enum alq_moment moment = now < atomic_load_explicit(&dev->idle_at_ns, RELAXED) ? ALQ_MOMENT_BUSY
@@ -487,7 +502,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
                 moment = (enum alq_moment)__atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
             __atomic_store_n(&entry->hints, 0, __ATOMIC_RELAXED);
         } else {
-            is_single = is_good && (is_due || alq_estimate_is_nearly_due(entry));
+            is_single = is_good && is_due;
         }
     }
     if (st->is_open && (is_single || st->work_ns + est > ALQ_BATCH_NS))

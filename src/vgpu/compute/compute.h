@@ -26,8 +26,9 @@
 #define ALQ_CREDIT_THROTTLED_NS 500000u /* likewise where the gate makes us wait */
 #define ALQ_JITTER_NS                                                                              \
     1000000u /* waits before timings of functions whose timings differ are up to so much longer */
-#define ALQ_SPIN_NS 60000u         /* waits end by spinning for this long */
-#define ALQ_WAIT_STEP_NS 10000000u /* waits look at control, and at our own work, this often */
+#define ALQ_GOOD_MOMENT_NS 3000000u /* the longest wait for one, to time a launch that was due */
+#define ALQ_SPIN_NS 60000u          /* waits end by spinning for this long */
+#define ALQ_WAIT_STEP_NS 10000000u  /* waits look at control, and at our own work, this often */
 
 /* One stream as the gate sees it. Under its try-lock, apart from the key. */
 struct alq_compute_stream {

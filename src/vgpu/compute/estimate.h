@@ -106,12 +106,6 @@ static inline bool alq_estimate_is_due(const struct alq_estimates *table,
     return false;
 }
 
-/* A timing of the entry is due within a quarter of a period: take it now if the moment is good. */
-static inline bool alq_estimate_is_nearly_due(const struct alq_estimate *entry)
-{
-    return __atomic_load_n(&entry->left, __ATOMIC_RELAXED) < ALQ_SAMPLE_PERIOD / 4;
-}
-
 /* The launch that was due could not be timed well now; another one soon shall be. How often that
  * was so since the last timing. */
 static inline uint32_t alq_estimate_postpone(struct alq_estimate *entry, uint32_t launches)

@@ -6,7 +6,8 @@
 #include "vgpu/compute/compute.h"
 
 #define REBASE_NS 1000000000
-#define HINT_NS 200000 /* beyond twice its charge, a batch says that estimates may be too low */
+#define MOST_GAP_NS 20000 /* between our record of an event and the launch that it is for */
+#define HINT_NS 200000    /* beyond twice its charge, a batch says that estimates may be too low */
 #define BUDGET_MAX_NS 20000000
 
 static void pay(struct alq_compute_device *dev)
@@ -226,16 +227,19 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
         if (batch->is_single && batch->entry) {
             struct alq_estimate *entry = batch->entry;
             uint32_t low = __atomic_load_n(&entry->low_ns, __ATOMIC_RELAXED);
-            if (batch->moment != ALQ_MOMENT_BUSY) {
-                /* On an idle stream the first event is stamped at once and the launch comes later.
-                 */
-                uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
-                work = gap + 500 < span ? span - gap : 500;
-            }
+            /* On an idle stream the first event is stamped at once and the launch comes later: that
+             * much is not the kernel's. Where it is long (this thread lost the processor, or the
+             * stream was full after all), nothing is learnt. */
+            uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
+            bool is_clean = gap < MOST_GAP_NS && gap + 500 < span;
+            if (is_clean && batch->moment != ALQ_MOMENT_BUSY)
+                work = span - gap;
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
-            else
+            else if (is_clean &&
+                     (batch->moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED) ||
+                      atomic_load_explicit(&c->stream_count, memory_order_relaxed) == 1))
                 alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment);
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))

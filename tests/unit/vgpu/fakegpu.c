@@ -377,7 +377,7 @@ static CUresult event_elapsed(float *ms, CUevent from, CUevent to)
     if (!a->is_done || !b->is_done)
         return CUDA_ERROR_NOT_READY;
     /* The resolution of a real one. */
-    *ms = (float)((double)((int64_t)(b->at_ns - a->at_ns) / 500 * 500) * 1e-6);
+    *ms = (float)((double)(((int64_t)(b->at_ns - a->at_ns) + 250) / 500 * 500) * 1e-6);
     return CUDA_SUCCESS;
 }
 

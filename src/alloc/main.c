@@ -24,9 +24,24 @@ static int check_cel(const char *text, size_t len, struct alq_err *err)
     return rc;
 }
 
+/* A JSON string of a message. One that was cut may end within a character: then what is not ASCII
+ * is replaced. */
+static json_t *message(const char *text)
+{
+    json_t *j = json_string(text);
+
+    if (j)
+        return j;
+    alq_auto_free char *copy = strdup(text);
+    for (char *p = copy; p && *p; p++)
+        if (*p & 0x80)
+            *p = '?';
+    return copy ? json_string(copy) : NULL;
+}
+
 static json_t *error_reply(const char *text)
 {
-    return json_pack("{s:s}", "error", text);
+    return json_pack("{s:o}", "error", message(text));
 }
 
 /* {"checkCel": [expression, ...]} -> {"cel": [null or the error, ...]} */
@@ -44,7 +59,7 @@ static json_t *answer_check(json_t *expressions)
         if (!json_is_string(e))
             json_array_append_new(list, json_string("not a string"));
         else if (check_cel(json_string_value(e), json_string_length(e), &err))
-            json_array_append_new(list, json_string(err.text));
+            json_array_append_new(list, message(err.text));
         else
             json_array_append_new(list, json_null());
     }
@@ -88,7 +103,7 @@ static json_t *answer(json_t *request)
         rc = alq_alloc(&in, &allocations, &reason, &err);
     if (rc)
         return error_reply(err.text);
-    return reason ? json_pack("{s:s}", "unschedulable", reason)
+    return reason ? json_pack("{s:o}", "unschedulable", message(reason))
                   : json_pack("{s:o}", "allocations", allocations);
 }
 

@@ -142,6 +142,12 @@ class AllocTest(unittest.TestCase):
         self.assertEqual([x is None for x in reply["cel"]], [True, False, True, False])
         self.assertIn("Syntax error", reply["cel"][1])
 
+    def test_check_cel_message_cut_within_a_character_is_still_json(self):
+        bad = ["true '" + "a" * n + "\u00e9" * 40 + "'" for n in range(4)] + ["\u00e9" * 300]
+        reply = self.alloc.ask({"checkCel": bad})
+        self.assertEqual(len(reply["cel"]), 5)
+        self.assertTrue(all(reply["cel"]))
+
     def test_check_cel_option_prints_ok_or_the_error(self):
         good = subprocess.run([ALQ_ALLOC, "--check-cel", "device.allowMultipleAllocations"], capture_output=True, text=True)
         self.assertEqual((good.returncode, good.stdout), (0, "ok\n"))

@@ -156,12 +156,14 @@ class Sandbox:
         self.server.request_log = []
 
     def stop(self):
+        if self.server:
+            # Wakes everything that waits for a change; writes still work.
+            self.server.api.store.close()
         for part in self.parts:
             part.stop()
         if self.kubelet:
             self.kubelet.stop()
         if self.server:
-            self.server.api.store.close()
             self.server.shutdown()
             self.server.server_close()
         if self.runtime:

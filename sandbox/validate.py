@@ -643,7 +643,8 @@ def claim_status(obj, old, version):
     if "deletionTimestamp" in obj["metadata"] and len(reserved) > len(before.get("reservedFor", [])):
         out.append(forbidden("status.reservedFor", "new entries may not be added while `deallocationRequested` or "
                                                    "`deletionTimestamp` are set"))
-    out += _status_devices(status.get("devices", []), allocation, version)
+    if status.get("devices", []) != before.get("devices", []):
+        out += _status_devices(status.get("devices", []), allocation, version)
     return out
 
 

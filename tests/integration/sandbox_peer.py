@@ -221,8 +221,10 @@ class Plugin:
             if self.fail:
                 entry.value.error = self.fail
                 continue
-            body = self.sandbox.client().ok(
+            client = self.sandbox.client()
+            body = client.ok(
                 "GET", f"/apis/resource.k8s.io/v1/namespaces/{claim.namespace}/resourceclaims/{claim.name}")
+            client.close()
             devices = []
             for i, result in enumerate(body["status"]["allocation"]["devices"]["results"]):
                 name = f"{claim.uid}-{i}"

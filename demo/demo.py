@@ -79,8 +79,11 @@ class Sampler(threading.Thread):
                 if group["group"] == share.group:
                     share.oracle_peak = max(share.oracle_peak, group["peak_bytes"])
                     share.busy.append((oracle["time_ns"], group["busy_ns"]))
-            first = self.cluster.usage(share.uid, share.index)
-            again = self.cluster.usage(share.uid, share.index)
+            try:
+                first = self.cluster.usage(share.uid, share.index)
+                again = self.cluster.usage(share.uid, share.index)
+            except FileNotFoundError:
+                continue  # unprepared when the last of its pods ended
             if first.total > share.memory:
                 self.over.append(f"{share.claim}/{share.request}: ledger at {first.total} of {share.memory} bytes")
             # Between two equal readings nothing was in flight.

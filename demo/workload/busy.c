@@ -52,7 +52,7 @@ static void *run(void *arg)
     CUmodule module;
     CUfunction function;
     CUstream stream;
-    gpu_check(gpu_enter(job->device), "context");
+    gpu_enter(job->device);
     gpu_check(gpu.cuModuleLoadData(&module, busy_ptx), "cuModuleLoadData");
     gpu_check(gpu.cuModuleGetFunction(&function, module, "busy_us"), "cuModuleGetFunction");
     gpu_check(gpu.cuStreamCreate(&stream, 0), "cuStreamCreate");

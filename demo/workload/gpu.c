@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct gpu_driver gpu;
 
@@ -58,10 +59,16 @@ int gpu_open(struct gpu_device *devices)
     return count;
 }
 
-CUresult gpu_enter(struct gpu_device *device)
+void gpu_enter(struct gpu_device *device)
 {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     CUresult result = gpu.cuDevicePrimaryCtxRetain(&device->context, device->device);
-    return result == CUDA_SUCCESS ? gpu.cuCtxSetCurrent(device->context) : result;
+    for (int tries = 0; result == CUDA_ERROR_OUT_OF_MEMORY && tries < 300; tries++) {
+        nanosleep(&pause, NULL);
+        result = gpu.cuDevicePrimaryCtxRetain(&device->context, device->device);
+    }
+    gpu_check(result, "context");
+    gpu_check(gpu.cuCtxSetCurrent(device->context), "cuCtxSetCurrent");
 }
 
 void gpu_leave(struct gpu_device *device)

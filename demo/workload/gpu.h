@@ -53,8 +53,10 @@ struct gpu_device {
  * many. */
 int gpu_open(struct gpu_device *devices);
 
-/* Retains the primary context and makes it current to this thread. Returns the driver's answer. */
-CUresult gpu_enter(struct gpu_device *device);
+/* Retains the primary context and makes it current to this thread. Out of memory is waited for,
+ * half a minute at most: another container of the same share may hold it all for a while. Any other
+ * failure ends the program. */
+void gpu_enter(struct gpu_device *device);
 void gpu_leave(struct gpu_device *device);
 
 /* Ends the program when result is not CUDA_SUCCESS, naming what failed. */

@@ -48,7 +48,7 @@ int main(void)
         size_t free_bytes = 0;
         size_t total = 0;
         gpu_check(gpu.cuDeviceTotalMem_v2(&device_total, d->device), "cuDeviceTotalMem");
-        gpu_check(gpu_enter(d), "context");
+        gpu_enter(d);
         gpu_check(gpu.cuMemGetInfo_v2(&free_bytes, &total), "cuMemGetInfo");
         nvmlDevice_t handle;
         nvmlMemory_t memory;

@@ -383,8 +383,8 @@ class Api:
             obj["metadata"] = _ordered_meta(meta)
             if self.store.get(res.internal, namespace if res.namespaced else "", meta["name"]):
                 if generated:
-                    raise ApiError(409, "AlreadyExists", f'{res.qualified} "{meta["name"]}" already exists, the server was '
-                                   "not able to generate a unique name for the object", _details(res, meta["name"]))
+                    raise ApiError(409, "AlreadyExists", f'{res.qualified} "{meta["name"]}" already exists, the server '
+                                   "was not able to generate a unique name for the object", _details(res, meta["name"]))
                 raise ApiError(409, "AlreadyExists", f'{res.qualified} "{meta["name"]}" already exists',
                                _details(res, meta["name"]))
             if options.dry_run:
@@ -411,8 +411,8 @@ class Api:
         uid, version = meta.get("uid"), meta.get("resourceVersion")
         if uid and uid != before["uid"]:
             where = f"/registry/{res.plural}/" + (f"{namespace}/" if res.namespaced else "") + name
-            raise ApiError(409, "Conflict", f'Operation cannot be fulfilled on {res.qualified} "{name}": StorageError: '
-                           f"invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+            raise ApiError(409, "Conflict", f'Operation cannot be fulfilled on {res.qualified} "{name}": StorageError'
+                           f": invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
                            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}",
                            _details(res, name))
         if version and version != before["resourceVersion"]:

@@ -283,7 +283,6 @@ class Podman(_Runtime):
 
     def __init__(self, directory, rootfs, cdi_dir):
         super().__init__(directory, rootfs, cdi_dir)
-        self.made = None
         # podman prefers crun, which refuses the hybrid hierarchy.
         self.oci = ["--runtime", "runc"] if shutil.which("runc") else []
 
@@ -297,8 +296,9 @@ class Podman(_Runtime):
         try:
             target = next((d for d in ("/var/run/cdi", "/etc/cdi") if os.path.isdir(d)), None)
             if target is None:
-                target = self.made = "/var/run/cdi"
-                os.makedirs(target)
+                # It stays, empty: to remove it would take the mounts of other sandboxes with it.
+                target = "/var/run/cdi"
+                os.makedirs(target, exist_ok=True)
             _mount(self.cdi_dir, target, None, _MS_BIND)
         except OSError as error:
             return f"podman: {error}"
@@ -357,14 +357,6 @@ class Podman(_Runtime):
         for name in os.listdir(self.bundles):
             self._discard(os.path.join(self.bundles, name))
 
-    def close(self):
-        if self.made:
-            _unmount(self.made)
-            try:
-                os.rmdir(self.made)
-            except OSError:
-                pass
-
 
 # In the order in which "auto" tries them.
 CLASSES = {"runc": OciRuntime, "crun": Crun, "podman": Podman}
@@ -381,6 +373,4 @@ def choose(wanted, directory, rootfs, cdi_dir):
         if why is None:
             return runtime
         reasons.append(why)
-        if hasattr(runtime, "close"):
-            runtime.close()
     raise RuntimeFailure("; ".join(reasons))

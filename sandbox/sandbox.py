@@ -168,8 +168,6 @@ class Sandbox:
             self.server.server_close()
         if self.runtime:
             self.runtime.sweep()
-            if hasattr(self.runtime, "close"):
-                self.runtime.close()
 
 
 def main(argv):

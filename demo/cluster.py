@@ -101,7 +101,7 @@ class Cluster:
     # -- processes ----------------------------------------------------------------------------------------------
     def spawn(self, name, args, ready=None, timeout=30, env=None):
         """Starts a process that logs to <dir>/<name>.log; waits until a line of its output is `ready`."""
-        log = open(self.dir / f"{name}.log", "ab")
+        log = open(self.dir / f"{name}.log", "ab")  # closed by pump(), or at once where nothing is waited for
         process = subprocess.Popen([str(a) for a in args], stdin=subprocess.DEVNULL, stderr=log,
                                    stdout=subprocess.PIPE if ready else log, env=env or self.env, start_new_session=True)
         self.processes[name] = process
@@ -111,7 +111,7 @@ class Cluster:
         seen = threading.Event()
 
         def pump():
-            with log:
+            with log, process.stdout:
                 for line in process.stdout:
                     log.write(line)
                     log.flush()

@@ -14,7 +14,7 @@ static inline struct alq_compute *gate(void)
     return alq_core_is_on() ? alq_submit_now() : NULL;
 }
 
-#define SYNC(name, params, args)                                                                   \
+#define SYNC(name, params, args, what)                                                             \
     ALQ_HOOK CUresult name params                                                                  \
     {                                                                                              \
         struct alq_compute *compute;                                                               \
@@ -22,18 +22,18 @@ static inline struct alq_compute *gate(void)
             return alq_absent(ALQ_CU_##name);                                                      \
         CUresult result = ALQ_CALL(name, args);                                                    \
         if (result == CUDA_SUCCESS && (compute = gate()))                                          \
-            alq_compute_synced(compute);                                                           \
+            alq_compute_synced(compute, what);                                                     \
         return result;                                                                             \
     }
 
-SYNC(cuCtxSynchronize, (void), ARGS())
-SYNC(cuCtxSynchronize_v2, (CUcontext context), ARGS(context))
-SYNC(cuEventQuery, (CUevent event), ARGS(event))
-SYNC(cuEventSynchronize, (CUevent event), ARGS(event))
-SYNC(cuStreamQuery, (CUstream stream), ARGS(stream))
-SYNC(cuStreamQuery_ptsz, (CUstream stream), ARGS(stream))
-SYNC(cuStreamSynchronize, (CUstream stream), ARGS(stream))
-SYNC(cuStreamSynchronize_ptsz, (CUstream stream), ARGS(stream))
+SYNC(cuCtxSynchronize, (void), ARGS(), ALQ_SYNCED_CONTEXT)
+SYNC(cuCtxSynchronize_v2, (CUcontext context), ARGS(context), ALQ_SYNCED_CONTEXT)
+SYNC(cuEventQuery, (CUevent event), ARGS(event), ALQ_SYNCED_EVENT)
+SYNC(cuEventSynchronize, (CUevent event), ARGS(event), ALQ_SYNCED_EVENT)
+SYNC(cuStreamQuery, (CUstream stream), ARGS(stream), ALQ_SYNCED_STREAM)
+SYNC(cuStreamQuery_ptsz, (CUstream stream), ARGS(stream), ALQ_SYNCED_STREAM)
+SYNC(cuStreamSynchronize, (CUstream stream), ARGS(stream), ALQ_SYNCED_STREAM)
+SYNC(cuStreamSynchronize_ptsz, (CUstream stream), ARGS(stream), ALQ_SYNCED_STREAM)
 
 /* A capture can begin before the first launch: the gate must know of it then too. */
 static inline struct alq_compute *gate_for_capture(void)

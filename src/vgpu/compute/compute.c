@@ -209,6 +209,7 @@ static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUst
     }
     struct alq_batch batch = {
         .is_single = entry != NULL,
+        .is_after_gap = st->is_after_gap,
         .moment = st->moment,
         .is_wide = st->is_wide,
         .is_unknown = st->is_unknown,
@@ -362,12 +363,17 @@ static bool take_credit(struct alq_compute_device *dev, uint64_t est_ns)
     return false;
 }
 
+static uint64_t launched_ns(const struct alq_compute_device *dev)
+{
+    return atomic_load_explicit(&dev->granted_ns, RELAXED) -
+           (uint64_t)atomic_load_explicit(&dev->credit_ns, RELAXED);
+}
+
 /* Books what was launched since the last look as starting then at the earliest. A hint: races blur
  * it. */
 static void look_at_idle(struct alq_compute_device *dev, uint64_t now)
 {
-    uint64_t launched = atomic_load_explicit(&dev->granted_ns, RELAXED) -
-                        (uint64_t)atomic_load_explicit(&dev->credit_ns, RELAXED);
+    uint64_t launched = launched_ns(dev);
     uint64_t fresh = launched - atomic_exchange_explicit(&dev->launched_ns, launched, RELAXED);
     uint64_t since = atomic_exchange_explicit(&dev->looked_at_ns, now, RELAXED);
     uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
@@ -413,7 +419,10 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
         st->launches = 0;
         unlock(st);
     }
+    bool is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == launched_ns(dev);
     look_at_idle(dev, now);
+    if (is_synced)
+        atomic_store_explicit(&dev->idle_at_ns, now, RELAXED);
     if (!take_credit(dev, est)) {
         /* Of random size, so that the timings that follow waits see every part of what a program
          * repeats. */
@@ -516,6 +525,7 @@ static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
             st->is_mixed = false;
             st->is_unknown = is_unknown;
             st->moment = (uint8_t)moment;
+            st->is_after_gap = moment != ALQ_MOMENT_BUSY && (has_waited || is_synced);
             st->issued_ns = c->driver.now_ns();
             st->work_ns = est;
             out->entry = entry;
@@ -640,12 +650,19 @@ void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *l
     unlock(st);
 }
 
-void alq_compute_synced(struct alq_compute *c)
+void alq_compute_synced(struct alq_compute *c, enum alq_synced what)
 {
+    bool is_all =
+        what == ALQ_SYNCED_CONTEXT
+            ? atomic_load_explicit(&c->context_count, RELAXED) <= 1
+            : what == ALQ_SYNCED_STREAM && atomic_load_explicit(&c->stream_count, RELAXED) == 1;
+
     for (uint32_t i = 0; i < ALQ_COMPUTE_DEVICES; i++) {
         struct alq_compute_device *dev = &c->devices[i];
         if (!dev->is_on)
             break;
+        if (is_all)
+            atomic_store_explicit(&dev->synced_ns, launched_ns(dev), RELAXED);
         if (atomic_load_explicit(&dev->outstanding_ns, RELAXED) == 0 ||
             !alq_measure_enter(&c->measure))
             continue;

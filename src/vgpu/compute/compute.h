@@ -39,6 +39,7 @@ struct alq_compute_stream {
     bool is_open;    /* a batch is being filled */
     bool is_unknown;
     bool is_wide;
+    bool is_after_gap;
     uint8_t moment;             /* enum alq_moment of the single launch */
     bool is_timing;             /* a single launch is between `before` and `after` */
     bool is_mixed;              /* another thread launched into it meanwhile */
@@ -104,9 +105,15 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
 void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *launch,
                        const struct alq_compute_ticket *ticket, CUresult rc);
 
-/* A synchronisation or query of the program returned success: some of our events are probably done.
- */
-void alq_compute_synced(struct alq_compute *c);
+/* What a wait or query of the program, answered with success, says is done. */
+enum alq_synced {
+    ALQ_SYNCED_EVENT,   /* something */
+    ALQ_SYNCED_STREAM,  /* one stream */
+    ALQ_SYNCED_CONTEXT, /* everything in a context */
+};
+
+/* After it: some of our events are probably done. */
+void alq_compute_synced(struct alq_compute *c, enum alq_synced what);
 
 /* Around the driver's begin and end of a capture. `rc` is what it said. */
 void alq_compute_capture_begin(struct alq_compute *c, CUstream stream);

@@ -232,7 +232,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
              * stream was full after all), nothing is learnt. */
             uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
             bool is_clean = gap < MOST_GAP_NS && gap + 500 < span;
-            if (is_clean && batch->moment != ALQ_MOMENT_BUSY)
+            if (is_clean && batch->is_after_gap)
                 work = span - gap;
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))

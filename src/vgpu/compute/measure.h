@@ -72,8 +72,9 @@ struct alq_measured_context {
 /* Launches between two events of one stream. */
 struct alq_batch {
     bool is_used;
-    bool is_single; /* one launch alone: teaches `entry` */
-    uint8_t moment; /* enum alq_moment of a single launch */
+    bool is_single;    /* one launch alone: teaches `entry` */
+    bool is_after_gap; /* its stream was idle at the first event, surely */
+    uint8_t moment;    /* enum alq_moment of a single launch */
     bool is_wide; /* holds functions of differing lengths: their sum is a guess, so is bounded from
                      below too */
     bool is_unknown; /* holds launches whose estimate was a guess: the span counts, not their sum */
@@ -110,7 +111,8 @@ struct alq_compute_device {
     _Atomic int64_t credit_ns; /* charged at the gate and not used by a launch yet */
     _Atomic uint64_t
         granted_ns; /* ever added to credit_ns: less credit_ns, it is what was launched */
-    _Atomic uint64_t launched_ns;  /* of that, what idle_at_ns holds */
+    _Atomic uint64_t launched_ns; /* of that, what idle_at_ns holds */
+    _Atomic uint64_t synced_ns; /* granted less credit when the program last waited for its work */
     _Atomic uint64_t looked_at_ns; /* when it was last brought up to date */
     _Atomic uint64_t idle_at_ns;   /* when the GPU should be done with what was launched */
     /* With the measuring lock: */

@@ -405,7 +405,7 @@ static void wait_until(const uint32_t *word, uint32_t expect, uint64_t until_ns)
 
 static void relax(void)
 {
-    spend(100);
+    spend(500);
 }
 
 /* ---- set-up
@@ -553,7 +553,7 @@ void fake_sync(int stream)
         spend(1000);
     }
     if (p->pub.compute)
-        alq_compute_synced(p->pub.compute);
+        alq_compute_synced(p->pub.compute, ALQ_SYNCED_STREAM);
 }
 
 void fake_sleep(uint64_t ns)

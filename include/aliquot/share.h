@@ -173,7 +173,8 @@ struct alq_counters {
     uint64_t peak_bytes;       /* highest total seen at an admission */
     uint64_t unknown_entries;  /* entry points handed out that the table does not know */
     uint64_t last_activity_ns; /* CLOCK_BOOTTIME, updated at most every 10 ms */
-    uint64_t reserved[8];
+    uint64_t gate_calls;       /* driver calls that the gate made on its own account */
+    uint64_t reserved[7];
 };
 static_assert(sizeof(struct alq_counters) == 128, "counters");
 

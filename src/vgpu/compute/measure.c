@@ -13,6 +13,7 @@
 static void pay(struct alq_compute_device *dev)
 {
     dev->budget_ns -= ALQ_CALL_COST_NS;
+    __atomic_fetch_add(&dev->shares[0].counters->gate_calls, 1, __ATOMIC_RELAXED);
 }
 
 static bool is_open(const struct alq_compute *c)

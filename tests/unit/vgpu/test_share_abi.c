@@ -89,6 +89,7 @@ static void slot_gate_and_counters_have_golden_offsets(void **state)
     AT(alq_counters, peak_bytes, 40);
     AT(alq_counters, unknown_entries, 48);
     AT(alq_counters, last_activity_ns, 56);
+    AT(alq_counters, gate_calls, 64);
 }
 
 int main(void)

@@ -22,7 +22,7 @@
 #define ALQ_OWN_WAIT_NS 20000000u /* the longest wait for work of our own */
 #define ALQ_IN_FLIGHT_NS                                                                           \
     20000000u /* estimated work on the GPU and not read back, or eight launches if that is more */
-#define ALQ_CREDIT_NS 100000u /* taken from the gate at a time for launches shorter than that */
+#define ALQ_CREDIT_NS 200000u /* taken from the gate at a time for launches shorter than that */
 #define ALQ_CREDIT_THROTTLED_NS 500000u /* likewise where the gate makes us wait */
 #define ALQ_JITTER_NS                                                                              \
     1000000u /* waits before timings of functions whose timings differ are up to so much longer */

@@ -288,9 +288,13 @@ void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev
 {
     if (!is_open(c))
         return;
-    for (uint32_t i = 0; i < ALQ_PENDING && dev->pending_count && queries; i++) {
+    uint32_t left = dev->pending_count;
+    for (uint32_t i = 0; i < ALQ_PENDING && left && queries; i++) {
         struct alq_batch *batch = &dev->pending[i];
-        if (!batch->is_used || (!is_urgent && batch->expect_ns > now_ns))
+        if (!batch->is_used)
+            continue;
+        left--;
+        if (!is_urgent && batch->expect_ns > now_ns)
             continue;
         struct alq_measured_event *to = &c->measure.events[batch->to];
         queries--;

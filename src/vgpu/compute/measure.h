@@ -116,9 +116,9 @@ struct alq_compute_device {
     _Atomic uint64_t looked_at_ns; /* when it was last brought up to date */
     _Atomic uint64_t idle_at_ns;   /* when the GPU should be done with what was launched */
     /* With the measuring lock: */
-    int64_t budget_ns;  /* work done less driver calls paid for */
-    uint64_t expect_ns; /* when what was pushed should be done, if the GPU is ours */
-    uint64_t pushed_ns; /* what had been launched when the last batch was pushed */
+    _Atomic int64_t budget_ns; /* work done less driver calls paid for; read without the lock too */
+    uint64_t expect_ns;        /* when what was pushed should be done, if the GPU is ours */
+    uint64_t pushed_ns;        /* what had been launched when the last batch was pushed */
     uint32_t pending_count;
     struct alq_batch pending[ALQ_PENDING];
     uint64_t local_cover[1u << ALQ_LOCAL_COUNT_SHIFT];

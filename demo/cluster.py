@@ -38,6 +38,14 @@ def tmpfs_dir(prefix):
     raise ClusterError("neither /run nor /dev/shm is a writable tmpfs; share directories need one")
 
 
+def nvidia_smi():
+    """NVIDIA's own nvidia-smi where it is installed, else None; becomes part of the simulated driver's root."""
+    for path in (shutil.which("nvidia-smi"), "/usr/lib/nvidia/current/nvidia-smi"):
+        if path and pathlib.Path(path).is_file():
+            return os.path.realpath(path)
+    return None
+
+
 def parse_quantity(text):
     """Whole bytes or units of the quantities that appear in the demo's objects."""
     units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -149,6 +157,10 @@ class Cluster:
         self.sim_dir.mkdir(exist_ok=True)
         subprocess.run([BUILD / "sim/simctl", "install-root", "--config", self.devices_file, self.dir / "driver"],
                        check=True, stdout=subprocess.DEVNULL)
+        smi = nvidia_smi()
+        if smi:
+            (self.dir / "driver/usr/bin").mkdir(parents=True, exist_ok=True)
+            shutil.copy(smi, self.dir / "driver/usr/bin/nvidia-smi")
         self.spawn("simgpud", [BUILD / "sim/simgpud", "--config", self.devices_file, "--run-dir", self.sim_dir],
                    ready="simgpud")
 

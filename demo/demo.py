@@ -39,6 +39,7 @@ class ShareView:
         self.sum_bytes = self.overhead_bytes = self.oracle_peak = 0
         self.busy = []  # (time_ns, busy_ns of the share's kernels)
         self.seen = set()
+        self.smi_mib = set()
         self.windows = []
 
     def measured_pct(self):
@@ -129,6 +130,9 @@ def read_logs(cluster, shares):
         for pod in share.pods:
             logs.setdefault(pod, cluster.kubectl("logs", pod))
             for line in logs[pod].splitlines():
+                smi = re.fullmatch(r"(GPU-[0-9a-f-]+), (\d+)", line.strip())
+                if smi and smi[1] == share.uuid:  # nvidia-smi --query-gpu=uuid,memory.total, in MiB
+                    share.smi_mib.add(int(smi[2]))
                 kind, fields = parse_line(line)
                 if fields.get("uuid") != share.uuid:
                     continue
@@ -165,6 +169,8 @@ def judge(shares, sampler):
         who = f"{s.claim}/{s.request}"
         if s.seen != {s.memory}:
             wrong.append(f"{who}: asked for {s.memory} bytes, the container saw {sorted(s.seen)}")
+        if s.smi_mib - {s.memory >> 20}:
+            wrong.append(f"{who}: asked for {s.memory >> 20} MiB, nvidia-smi showed {sorted(s.smi_mib)} MiB")
         if s.oracle_peak > s.memory:
             wrong.append(f"{who}: the simulator held {s.oracle_peak} bytes for it, more than its {s.memory}")
         if s.oracle_peak < s.sum_bytes or not s.sum_bytes:

@@ -190,14 +190,6 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
     return NVML_SUCCESS;
 }
 
-/* NVIDIA's private tables are not ours to imitate. */
-nvmlReturn_t nvmlInternalGetExportTable(const void **table, const void *id)
-{
-    NEED(table && id, NVML_ERROR_INVALID_ARGUMENT);
-    *table = NULL;
-    return NVML_ERROR_NOT_FOUND;
-}
-
 const char *nvmlErrorString(nvmlReturn_t result)
 {
     switch (result) {

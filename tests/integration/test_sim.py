@@ -224,6 +224,40 @@ print(json.dumps([managed, back.raw[:6].hex(), free.value, total.value, bad, m.t
                                total, 24 * MIB + used, used, 24 * MIB, total - 24 * MIB - used, 25])
 
 
+class Smi(SimTest):
+    def test_private_table_lists_processes_for_nvidia_smi_and_for_no_other_id(self):
+        got = self.machine.python("""
+check(ml.nvmlInit_v2()); check(cu.cuInit(0))
+ctx, table, h = C.c_void_p(), C.POINTER(C.c_void_p)(), C.c_void_p()
+check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 1))
+ident = bytes.fromhex('c4fe3e6cc98f6c4ea327ee696e12f7c4')
+other = ml.nvmlInternalGetExportTable(C.byref(table), ident[::-1])
+check(ml.nvmlInternalGetExportTable(C.byref(table), ident))
+class P(C.Structure):
+    _fields_ = [('pid', C.c_uint), ('used', C.c_ulonglong), ('gi', C.c_uint), ('ci', C.c_uint), ('pad', C.c_ulonglong), ('name', C.c_char * 4096)]
+lists = [C.CFUNCTYPE(C.c_int, C.c_void_p, C.POINTER(C.c_uint), C.POINTER(P))(table[i]) for i in (213, 214, 215)]
+check(C.CFUNCTYPE(C.c_int, C.c_uint, C.POINTER(C.c_void_p), C.c_uint)(table[81])(1, C.byref(h), 0x22))
+room, one, short = (P * 4)(), C.c_uint(4), C.c_uint(0)
+check(lists[0](h, C.byref(one), room)); rc = lists[0](h, C.byref(short), None)
+empty = []
+for f in lists[1:]:
+    n = C.c_uint(4); check(f(h, C.byref(n), room)); empty.append(n.value)
+print(json.dumps([other, table[0], one.value, room[0].pid == os.getpid(), room[0].used, room[0].name.decode(), rc, short.value, empty]))
+""")
+        self.assertEqual(got, [6, 2048, 1, True, 16 * MIB, "/usr/bin/python3", 7, 1, [0, 0]])
+
+    def test_nvidias_own_tool_prints_its_tables(self):
+        tool = next((p for p in (shutil.which("nvidia-smi"), "/usr/lib/nvidia/current/nvidia-smi") if p and os.path.isfile(p)), None)
+        if not tool:
+            self.skipTest("nvidia-smi (Debian non-free) is not installed")
+        with running(self.machine.client("hold", 16 * MIB), "held"):
+            table = subprocess.run([tool], env=self.machine.env(), check=True, capture_output=True, text=True).stdout
+            query = subprocess.run([tool, "--query-gpu=memory.total,memory.used", "--format=csv,noheader"], env=self.machine.env(),
+                                   check=True, capture_output=True, text=True).stdout
+        self.assertIn("sim-client", table)
+        self.assertEqual(query.splitlines(), ["1024 MiB, 32 MiB", "2048 MiB, 0 MiB"])
+
+
 class Time(SimTest):
     def test_busy_time_is_what_was_launched(self):
         p = self.machine.client("spin", 0.5, 1000, group="s")

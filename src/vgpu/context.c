@@ -83,6 +83,17 @@ struct alq_dev *alq_context_dev(CUcontext context)
     return number ? contexts[number - 1].dev : NULL;
 }
 
+void alq_context_each(void (*with)(CUcontext context, void *data), void *data)
+{
+    uint32_t high = atomic_load_explicit(&used_high, memory_order_acquire);
+    for (uint32_t i = 0; i < high; i++) {
+        uintptr_t handle =
+            (uintptr_t)atomic_load_explicit(&contexts[i].handle, memory_order_acquire);
+        if (handle)
+            with((CUcontext)handle, data);
+    }
+}
+
 void alq_context_forget(void)
 {
     for (uint32_t i = 0; i < CONTEXTS; i++) {
@@ -141,6 +152,14 @@ static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
     return CUDA_SUCCESS;
 }
 
+/* With a second context, whose a default stream is has to be asked. */
+static void tell_gate_made(CUcontext handle)
+{
+    struct alq_compute *compute = alq_core_is_on() ? alq_submit_now() : NULL;
+    if (compute)
+        alq_compute_context_made(compute, handle);
+}
+
 static CUresult created(CUresult result, CUcontext *handle, struct alq_dev *dev, uint64_t bytes)
 {
     if (!dev)
@@ -153,6 +172,7 @@ static CUresult created(CUresult result, CUcontext *handle, struct alq_dev *dev,
     learn(*handle, dev, bytes);
     alq_lock_drop(&alq_process_page()->lock_context);
     alq_charge_contexts(dev, 1);
+    tell_gate_made(*handle);
     return result;
 }
 
@@ -268,6 +288,7 @@ ALQ_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
         alq_lock_drop(&alq_process_page()->lock_context);
         if (is_first) {
             alq_charge_contexts(charged, 1);
+            tell_gate_made(*ctx);
             return result;
         }
     }

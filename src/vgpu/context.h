@@ -24,6 +24,9 @@ struct alq_here alq_context_here(void);
 /* The device of a context that was met, or NULL. */
 struct alq_dev *alq_context_dev(CUcontext context);
 
+/* Calls with each context known now. */
+void alq_context_each(void (*with)(CUcontext context, void *data), void *data);
+
 /* Drops all of them. For a fork child. */
 void alq_context_forget(void);
 

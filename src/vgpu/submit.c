@@ -3,6 +3,7 @@
 
 #include "vgpu/atomics.h"
 #include "vgpu/clock.h"
+#include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/process.h"
 #include "vgpu/sys.h"
@@ -89,6 +90,11 @@ static uint64_t read_boot_id(void)
     return digits == 16 ? id : 0;
 }
 
+static void know_context(CUcontext context, void *data)
+{
+    alq_compute_context_made(data, context);
+}
+
 /* Caller holds lock_compute. */
 static bool make(void)
 {
@@ -126,6 +132,7 @@ static bool make(void)
             };
         alq_compute_add_device(&compute, i, shares, count, boot_id);
     }
+    alq_context_each(know_context, &compute);
     return true;
 }
 

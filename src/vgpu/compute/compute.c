@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The path of a launch through the gate. Threading: as compute.h says. No system call but the
  * gate's wait. */
-#include "vgpu/compute/compute.h"
-
-#define KEY_FREE 0ull
-#define KEY_GONE 1ull
-#define KEY_MAKING 2ull
-#define PROBES 8u
-#define LOCK_TURNS                                                                                 \
-    2000 /* of a spin for a lock that is held over a few instructions or a driver call of ours */
+#include "vgpu/compute/stream.h"
 
 #define RELAXED memory_order_relaxed
 
-/* ---- control
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- control ------------------------------------------------------------------------------- */
 
 bool alq_compute_rate(const struct alq_compute_share *share, struct alq_gate_rate *out)
 {
@@ -70,168 +61,7 @@ void alq_compute_add_device(struct alq_compute *c, uint32_t index,
     dev->is_on = dev->share_count > 0;
 }
 
-/* ---- streams
- * -----------------------------------------------------------------------------------------------------------
- */
-
-static bool try_lock(struct alq_compute_stream *st)
-{
-    uint32_t expect = 0;
-    return atomic_compare_exchange_strong_explicit(&st->lock, &expect, 1, memory_order_acquire,
-                                                   RELAXED);
-}
-
-static void unlock(struct alq_compute_stream *st)
-{
-    atomic_store_explicit(&st->lock, 0, memory_order_release);
-}
-
-static bool spin_lock(struct alq_compute *c, struct alq_compute_stream *st)
-{
-    for (int i = 0; i < LOCK_TURNS; i++) {
-        if (try_lock(st))
-            return true;
-        c->driver.relax();
-    }
-    return false;
-}
-
-static bool spin_enter(struct alq_compute *c)
-{
-    for (int i = 0; i < LOCK_TURNS; i++) {
-        if (alq_measure_enter(&c->measure))
-            return true;
-        c->driver.relax();
-    }
-    return false;
-}
-
-static CUstream canonical(CUstream stream)
-{
-    return stream ? stream : CU_STREAM_LEGACY;
-}
-
-static bool is_default(CUstream stream)
-{
-    return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-}
-
-static uint64_t stream_key(struct alq_compute *c, CUstream stream, uintptr_t thread)
-{
-    uint64_t key = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15ull;
-    if (is_default(stream)) {
-        CUcontext current = NULL;
-        if (stream == CU_STREAM_PER_THREAD)
-            key ^= (uint64_t)thread * 0xc2b2ae3d27d4eb4full;
-        if (atomic_load_explicit(&c->context_count, RELAXED) > 1 &&
-            c->driver.context_current(&current) == CUDA_SUCCESS)
-            key ^= (uint64_t)(uintptr_t)current * 0xd6e8feb86659fd93ull;
-    }
-    return key | 1ull << 63;
-}
-
-static struct alq_compute_stream *stream_at(struct alq_compute *c, uint64_t key)
-{
-    for (uint32_t i = 0; i < PROBES; i++) {
-        struct alq_compute_stream *st = &c->streams[((key >> 40) + i) % ALQ_STREAMS];
-        uint64_t at = __atomic_load_n(&st->key, __ATOMIC_ACQUIRE);
-        if (at == key)
-            return st;
-        if (at == KEY_FREE)
-            break;
-    }
-    return NULL;
-}
-
-/* Takes a place for a stream. NULL when there is none near its home: it is then charged by estimate
- * alone. */
-static struct alq_compute_stream *stream_make(struct alq_compute *c, uint64_t key, uint32_t device)
-{
-    for (uint32_t i = 0; i < PROBES; i++) {
-        struct alq_compute_stream *st = &c->streams[((key >> 40) + i) % ALQ_STREAMS];
-        uint64_t at = __atomic_load_n(&st->key, __ATOMIC_ACQUIRE);
-        if (at == key)
-            return st;
-        if ((at != KEY_FREE && at != KEY_GONE) ||
-            !__atomic_compare_exchange_n(&st->key, &at, KEY_MAKING, false, __ATOMIC_ACQUIRE,
-                                         __ATOMIC_RELAXED))
-            continue;
-        CUcontext current = NULL;
-        uint32_t index = ALQ_CONTEXTS;
-        if (c->driver.context_current(&current) != CUDA_SUCCESS)
-            current = NULL;
-        alq_compute_context_made(c, current);
-        if (current && spin_enter(c)) {
-            index = alq_measure_context(c, current);
-            alq_measure_leave(&c->measure);
-        }
-        st->device = (uint8_t)device;
-        st->context = (uint8_t)index;
-        st->context_handle = current;
-        st->is_open = st->is_unknown = st->is_wide = st->is_timing = st->is_mixed = false;
-        st->from = st->last = ALQ_NO_EVENT;
-        st->launches = 0;
-        st->work_ns = 0;
-        st->entry = NULL;
-        __atomic_store_n(&st->key, key, __ATOMIC_RELEASE);
-        atomic_fetch_add_explicit(&c->stream_count, 1, RELAXED);
-        return st;
-    }
-    return NULL;
-}
-
-/* ---- batches (stream locked, measuring lock held)
- * ------------------------------------------------------------------------ */
-
-static void drop_batch(struct alq_compute *c, struct alq_compute_stream *st)
-{
-    alq_measure_drop(c, st->from);
-    st->from = ALQ_NO_EVENT;
-    st->is_open = st->is_timing = false;
-    st->work_ns = 0;
-    st->is_unknown = st->is_wide = false;
-}
-
-/* Ends what lies between st->from and here. entry: it was this launch alone. */
-static void end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUstream stream,
-                      uint8_t share, struct alq_estimate *entry)
-{
-    struct alq_compute_device *dev = &c->devices[st->device];
-    uint16_t to =
-        alq_measure_has_room(dev) ? alq_measure_record(c, dev, st->context, stream) : ALQ_NO_EVENT;
-    alq_measure_drop(c, st->last);
-    st->last = to;
-    if (!to) {
-        if (entry)
-            __atomic_store_n(&entry->probing, 0, __ATOMIC_RELAXED);
-        drop_batch(c, st);
-        return;
-    }
-    struct alq_batch batch = {
-        .is_single = entry != NULL,
-        .is_after_gap = st->is_after_gap,
-        .moment = st->moment,
-        .is_wide = st->is_wide,
-        .is_unknown = st->is_unknown,
-        .share = share,
-        .from = st->from,
-        .to = to,
-        .issued_ns = st->issued_ns,
-        .charged_ns = st->work_ns,
-        .entry = entry ? entry : st->entry,
-    };
-    alq_measure_hold(c, to);
-    alq_measure_push(c, dev, &batch);
-    st->from = ALQ_NO_EVENT;
-    st->is_open = st->is_timing = false;
-    st->is_unknown = st->is_wide = false;
-    st->work_ns = 0;
-    st->entry = NULL;
-}
-
-/* ---- waiting
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------------------------- */
 
 static void read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now,
                       uint32_t queries, bool is_urgent)
@@ -338,12 +168,10 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     return best;
 }
 
-/* ---- launches
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- launches ------------------------------------------------------------------------------ */
 
-static void count(struct alq_compute *c, struct alq_compute_device *dev, uint64_t launches,
-                  uint64_t now)
+void alq_compute_count(struct alq_compute *c, struct alq_compute_device *dev, uint64_t launches,
+                       uint64_t now)
 {
     struct alq_counters *counters = dev->shares[0].counters;
     __atomic_fetch_add(&counters->launches, launches, __ATOMIC_RELAXED);
@@ -387,188 +215,277 @@ static bool is_wide(const struct alq_estimate *entry)
     return __atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_WIDE;
 }
 
-static void slow(struct alq_compute *c, const struct alq_compute_launch *launch,
+/* A launch on its way through the gate, off the fast path. */
+struct passage {
+    struct alq_compute *c;
+    struct alq_compute_device *dev;
+    struct alq_compute_stream *st; /* NULL: no place for it */
+    struct alq_estimate *entry;
+    struct alq_compute_ticket *ticket;
+    CUstream stream;
+    uint64_t now_ns;
+    uint64_t est_ns;
+    enum alq_moment moment;
+    bool is_due;
+    bool can_measure;
+    bool has_waited;
+    bool is_synced; /* the program waited for its work and launched nothing since */
+};
+
+#define FIELD(entry, name) __atomic_load_n(&(entry)->name, __ATOMIC_RELAXED)
+
+/* Waits where too little is known of what is on the GPU, or too much of ours is on it. */
+static void wait_for_knowledge(struct passage *p)
+{
+    /* A function never measured: the second launch of it waits to see what the first took. */
+    if (FIELD(p->entry, samples) == 0 && FIELD(p->entry, probing)) {
+        uint64_t from = p->now_ns;
+        p->now_ns = wait_for_own(p->c, p->dev, p->entry, 0, from);
+        if (FIELD(p->entry, samples) == 0 && p->now_ns - from > alq_estimate_ns(p->entry))
+            __atomic_store_n(&p->entry->est_ns, (uint32_t)(p->now_ns - from), __ATOMIC_RELAXED);
+    }
+    p->est_ns = alq_estimate_ns(p->entry);
+    uint64_t most = 8 * p->est_ns > ALQ_IN_FLIGHT_NS ? 8 * p->est_ns : ALQ_IN_FLIGHT_NS;
+    if (atomic_load_explicit(&p->dev->outstanding_ns, RELAXED) > most)
+        p->now_ns = wait_for_own(p->c, p->dev, NULL, most, p->now_ns);
+}
+
+/* What was launched so far is measured without the wait that comes. */
+static void end_batch_before_wait(struct passage *p)
+{
+    struct alq_compute_stream *st = p->st;
+    if (!p->can_measure || !alq_stream_try_lock(st))
+        return;
+    if (st->is_open && st->work_ns >= ALQ_BATCH_NS / 8 && alq_measure_enter(&p->c->measure)) {
+        if (p->dev->budget_ns > ALQ_BATCH_NS || st->work_ns >= ALQ_BATCH_NS / 2)
+            alq_stream_end_batch(p->c, st, p->stream, p->ticket->share, NULL);
+        alq_measure_leave(&p->c->measure);
+    }
+    alq_stream_unlock(st);
+}
+
+/* Has the launch charged, by credit or at the gate, and waits for its turn. */
+static void charge(struct passage *p)
+{
+    struct alq_compute_device *dev = p->dev;
+    struct alq_estimates *estimates = &p->c->estimates;
+    if (take_credit(dev, p->est_ns))
+        return;
+    /* Of random size, so that the timings that follow waits see every part of what a program
+     * repeats. */
+    uint64_t chunk =
+        atomic_load_explicit(&dev->is_throttled, RELAXED) ? ALQ_CREDIT_THROTTLED_NS : ALQ_CREDIT_NS;
+    chunk = chunk / 2 + chunk * (alq_estimates_random(estimates) & 1023) / 1024;
+    uint64_t need = p->est_ns < chunk ? chunk : p->est_ns;
+    if (alq_gate_peek(dev->shares[0].gate, p->now_ns) > p->now_ns + ALQ_SPIN_NS)
+        end_batch_before_wait(p);
+    /* Behind waits that come at regular times, a neighbour's regular turns would always look the
+     * same. */
+    uint32_t jitter = 0;
+    if (FIELD(p->entry, spread) != ALQ_SPREAD_FLAT && (p->est_ns >= ALQ_SINGLE_NS || p->is_due))
+        jitter = alq_estimates_random(estimates) % ALQ_JITTER_NS;
+    uint64_t from = p->now_ns;
+    p->ticket->share = pass_gate(p->c, dev, need, jitter, &p->now_ns);
+    p->has_waited = p->now_ns != from;
+    atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
+    atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - p->est_ns), RELAXED);
+}
+
+/*
+ * The moment at which the launch meets the GPU, as far as estimates tell. A launch to be timed was
+ * chosen by lot, so that a mean is one of all; where the gate makes us wait anyway, it waits for a
+ * good moment too.
+ */
+static void choose_moment(struct passage *p)
+{
+    struct alq_compute_device *dev = p->dev;
+    uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
+    if (p->is_due && p->can_measure && dev->budget_ns > 0 &&
+        atomic_load_explicit(&dev->is_throttled, RELAXED) && p->now_ns < idle_at &&
+        idle_at - p->now_ns < ALQ_GOOD_MOMENT_NS) {
+        const uint32_t *word = &dev->shares[0].control->wake;
+        p->c->driver.wait_until(word, __atomic_load_n(word, __ATOMIC_RELAXED),
+                                idle_at + alq_estimates_random(&p->c->estimates) % ALQ_JITTER_NS);
+        p->now_ns = p->c->driver.now_ns();
+        p->has_waited = true;
+        idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
+    }
+    p->moment = p->now_ns < idle_at ? ALQ_MOMENT_BUSY
+                : p->has_waited     ? ALQ_MOMENT_FRESH
+                                    : ALQ_MOMENT_IDLE;
+}
+
+/* Is this launch timed alone? May raise the moment: a forced timing counts like one of the best. */
+static bool is_timed_alone(struct passage *p)
+{
+    struct alq_estimate *entry = p->entry;
+    if (p->st->is_joining)
+        return false;
+    if (p->est_ns >= ALQ_SINGLE_NS || FIELD(entry, samples) == 0)
+        return true;
+    if (!p->is_due || p->dev->budget_ns <= 0)
+        return false;
+    bool is_forced = FIELD(entry, hints) >= ALQ_HINTS || FIELD(entry, skipped) >= ALQ_HINTS ||
+                     FIELD(entry, samples) < 4;
+    /* Beside other streams of our own the reading would be theirs too. */
+    if (is_forced && atomic_load_explicit(&p->c->stream_count, RELAXED) == 1) {
+        if ((uint32_t)p->moment < FIELD(entry, moment))
+            p->moment = (enum alq_moment)FIELD(entry, moment);
+        __atomic_store_n(&entry->hints, 0, __ATOMIC_RELAXED);
+        return true;
+    }
+    return p->moment != ALQ_MOMENT_BUSY && (uint32_t)p->moment >= FIELD(entry, moment);
+}
+
+static void add_to_batch(struct passage *p)
+{
+    p->st->work_ns += p->est_ns;
+    p->st->batch_launches++;
+    p->st->is_wide |= is_wide(p->entry);
+    bool is_unknown = FIELD(p->entry, samples) == 0;
+    /* A function that nothing is known of has the first claim to what the batch teaches. */
+    if (is_unknown || !p->st->is_unknown)
+        p->st->entry = p->entry;
+    p->st->is_unknown |= is_unknown;
+}
+
+/* Stream and measurement locked: the event before a launch that is timed alone. */
+static void begin_timing(struct passage *p)
+{
+    struct alq_compute_stream *st = p->st;
+    bool is_unknown = FIELD(p->entry, samples) == 0;
+    /* A fresh event: the last one may lie before a pause. */
+    st->from = alq_measure_has_room(p->dev)
+                   ? alq_measure_record(p->c, p->dev, st->context, p->stream)
+                   : ALQ_NO_EVENT;
+    if (!st->from)
+        return;
+    st->is_timing = true;
+    st->is_mixed = false;
+    st->is_unknown = is_unknown;
+    st->moment = (uint8_t)p->moment;
+    st->is_after_gap = p->moment != ALQ_MOMENT_BUSY && (p->has_waited || p->is_synced);
+    st->issued_ns = p->c->driver.now_ns();
+    st->work_ns = p->est_ns;
+    p->ticket->entry = p->entry;
+    p->ticket->is_single = true;
+    alq_estimate_take(&p->c->estimates, p->entry);
+    if (is_unknown)
+        __atomic_store_n(&p->entry->probing, 1, __ATOMIC_RELAXED);
+}
+
+/* Likewise: the launch is one of a batch. */
+static void join_batch(struct passage *p)
+{
+    struct alq_compute_stream *st = p->st;
+    if (p->is_due)
+        alq_estimate_postpone(p->entry, p->est_ns > 250000 ? 8 : 32);
+    if (!st->is_open) {
+        st->from = st->last;
+        if (st->from)
+            alq_measure_hold(p->c, st->from);
+        else
+            st->from = alq_measure_record(p->c, p->dev, st->context, p->stream);
+        st->is_open = st->from != ALQ_NO_EVENT;
+        st->issued_ns = p->now_ns;
+        st->work_ns = 0;
+        st->batch_launches = 0;
+        st->is_unknown = st->is_wide = st->is_gapped = false;
+    }
+    add_to_batch(p);
+}
+
+/* Puts the launch into a batch, or under a timing of its own. False: it is charged by estimate
+ * alone. */
+static bool measure(struct passage *p)
+{
+    struct alq_compute_stream *st = p->st;
+    if (!st || !alq_stream_lock(p->c, st))
+        return false;
+    p->ticket->stream = st;
+    if (st->is_timing)
+        st->is_mixed = true;
+    if (st->is_timing || !p->can_measure || !alq_measure_enter(&p->c->measure)) {
+        bool is_in_batch = st->is_open && !st->is_timing;
+        st->is_gapped |= p->has_waited;
+        if (p->is_due)
+            alq_estimate_postpone(p->entry, 4);
+        if (is_in_batch)
+            add_to_batch(p);
+        alq_stream_unlock(st);
+        return is_in_batch;
+    }
+    /* The batch could not be ended before the wait: an event may not precede a joined launch. */
+    if (p->has_waited && st->is_open)
+        st->is_gapped = true;
+    bool is_single = is_timed_alone(p);
+    if (st->is_open && (is_single || st->work_ns + p->est_ns > ALQ_BATCH_NS))
+        alq_stream_end_batch(p->c, st, p->stream, p->ticket->share, NULL);
+    if (is_single)
+        begin_timing(p);
+    else
+        join_batch(p);
+    alq_measure_leave(&p->c->measure);
+    bool is_measured = st->is_open || st->is_timing;
+    alq_stream_unlock(st);
+    return is_measured;
+}
+
+/* Launches counted in the stream since the last time, and this one. */
+static uint64_t take_launches(struct passage *p, bool is_joined)
+{
+    uint64_t launches = 1;
+    if (p->st && alq_stream_lock(p->c, p->st)) {
+        launches += p->st->launches;
+        p->st->launches = 0;
+        p->st->is_joining |= is_joined;
+        alq_stream_unlock(p->st);
+    }
+    return launches;
+}
+
+static void pass(struct alq_compute *c, const struct alq_compute_launch *launch,
                  struct alq_compute_stream *st, struct alq_estimate *entry, bool is_due,
                  struct alq_compute_ticket *out)
 {
     struct alq_compute_device *dev = &c->devices[launch->device];
-    CUstream stream = canonical(launch->stream);
-    uint64_t now = c->driver.now_ns();
-    uint64_t est, launches = 1;
-    bool has_waited = false;
-    bool can_measure = st && st->context < ALQ_CONTEXTS && !launch->is_joined;
-
-    read_back(c, dev, now, 2, false);
-
-    /* A function never measured: the second launch of it waits to see what the first took. */
-    if (__atomic_load_n(&entry->samples, __ATOMIC_RELAXED) == 0 &&
-        __atomic_load_n(&entry->probing, __ATOMIC_RELAXED)) {
-        uint64_t began = now;
-        now = wait_for_own(c, dev, entry, 0, now);
-        if (__atomic_load_n(&entry->samples, __ATOMIC_RELAXED) == 0 &&
-            now - began > alq_estimate_ns(entry))
-            __atomic_store_n(&entry->est_ns, (uint32_t)(now - began), __ATOMIC_RELAXED);
-    }
-    est = alq_estimate_ns(entry);
-    uint64_t most = 8 * est > ALQ_IN_FLIGHT_NS ? 8 * est : ALQ_IN_FLIGHT_NS;
-    if (atomic_load_explicit(&dev->outstanding_ns, RELAXED) > most)
-        now = wait_for_own(c, dev, NULL, most, now);
-
-    if (st && spin_lock(c, st)) {
-        launches += st->launches;
-        st->launches = 0;
-        unlock(st);
-    }
-    bool is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == launched_ns(dev);
-    look_at_idle(dev, now);
-    if (is_synced)
-        atomic_store_explicit(&dev->idle_at_ns, now, RELAXED);
-    if (!take_credit(dev, est)) {
-        /* Of random size, so that the timings that follow waits see every part of what a program
-         * repeats. */
-        uint64_t chunk = atomic_load_explicit(&dev->is_throttled, RELAXED) ? ALQ_CREDIT_THROTTLED_NS
-                                                                           : ALQ_CREDIT_NS;
-        chunk = chunk / 2 + chunk * (alq_estimates_random(&c->estimates) & 1023) / 1024;
-        uint64_t need = est < chunk ? chunk : est;
-        struct alq_gate_rate rate;
-        uint64_t at = alq_gate_peek(dev->shares[0].gate, now);
-        /* What was launched so far is measured without the wait that comes. */
-        if (at > now + ALQ_SPIN_NS && can_measure && alq_compute_rate(&dev->shares[0], &rate) &&
-            try_lock(st)) {
-            if (st->is_open && st->work_ns >= ALQ_BATCH_NS / 8 && alq_measure_enter(&c->measure)) {
-                if (dev->budget_ns > ALQ_BATCH_NS || st->work_ns >= ALQ_BATCH_NS / 2)
-                    end_batch(c, st, stream, out->share, NULL);
-                alq_measure_leave(&c->measure);
-            }
-            unlock(st);
-        }
-        uint64_t before_ns = now;
-        /* Behind waits that come at regular times, a neighbour's regular turns would always look
-         * the same. */
-        uint32_t jitter = 0;
-        if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) != ALQ_SPREAD_FLAT &&
-            (est >= ALQ_SINGLE_NS || is_due))
-            jitter = alq_estimates_random(&c->estimates) % ALQ_JITTER_NS;
-        out->share = pass_gate(c, dev, need, jitter, &now);
-        has_waited = now != before_ns;
-        atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
-        atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - est), RELAXED);
-    }
-    /*
-     * The launch to be timed was chosen by lot, so that a mean is one of all; where the gate makes
-     * us wait anyway, it waits for a good moment too.
-     */
-    if (is_due && can_measure && dev->budget_ns > 0 &&
-        atomic_load_explicit(&dev->is_throttled, RELAXED)) {
-        uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
-        if (now < idle_at && idle_at - now < ALQ_GOOD_MOMENT_NS) {
-            const uint32_t *word = &dev->shares[0].control->wake;
-            c->driver.wait_until(word, __atomic_load_n(word, __ATOMIC_RELAXED),
-                                 idle_at + alq_estimates_random(&c->estimates) % ALQ_JITTER_NS);
-            now = c->driver.now_ns();
-            has_waited = true;
-        }
-    }
-    /* Whether the GPU is done with all that this process gave it, as far as estimates tell. */
-    enum alq_moment moment = now < atomic_load_explicit(&dev->idle_at_ns, RELAXED) ? ALQ_MOMENT_BUSY
-                             : has_waited ? ALQ_MOMENT_FRESH
-                                          : ALQ_MOMENT_IDLE;
-    bool is_good = moment != ALQ_MOMENT_BUSY &&
-                   (uint32_t)moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
-    count(c, dev, launches, now);
-    out->charged_ns = est;
-    if (!st || !spin_lock(c, st)) {
-        __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, est, __ATOMIC_RELAXED);
-        return;
-    }
-    out->stream = st;
-    if (st->is_timing)
-        st->is_mixed = true;
-    bool is_unknown = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) == 0;
-    if (st->is_timing || !can_measure || !alq_measure_enter(&c->measure)) {
-        if (is_due)
-            alq_estimate_postpone(entry, 4);
-        if (st->is_open && !st->is_timing) {
-            st->work_ns += est;
-            st->is_unknown |= is_unknown;
-            st->is_wide |= is_wide(entry);
-        } else {
-            __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, est,
-                               __ATOMIC_RELAXED);
-        }
-        unlock(st);
-        return;
-    }
-    bool is_single = est >= ALQ_SINGLE_NS || is_unknown;
-    if (!is_single && dev->budget_ns > 0) {
-        bool is_forced = __atomic_load_n(&entry->hints, __ATOMIC_RELAXED) >= ALQ_HINTS ||
-                         __atomic_load_n(&entry->skipped, __ATOMIC_RELAXED) >= ALQ_HINTS ||
-                         __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) < 4;
-        /* Beside other streams of our own the reading would be theirs too. */
-        if (is_due && is_forced && atomic_load_explicit(&c->stream_count, RELAXED) == 1) {
-            is_single = true;
-            if (moment < __atomic_load_n(&entry->moment, __ATOMIC_RELAXED))
-                moment = (enum alq_moment)__atomic_load_n(&entry->moment, __ATOMIC_RELAXED);
-            __atomic_store_n(&entry->hints, 0, __ATOMIC_RELAXED);
-        } else {
-            is_single = is_good && is_due;
-        }
-    }
-    if (st->is_open && (is_single || st->work_ns + est > ALQ_BATCH_NS))
-        end_batch(c, st, stream, out->share, NULL);
-    if (is_single) {
-        /* A fresh event: the last one may lie before a pause. */
-        st->from = alq_measure_has_room(dev) ? alq_measure_record(c, dev, st->context, stream)
-                                             : ALQ_NO_EVENT;
-        if (st->from) {
-            st->is_timing = true;
-            st->is_mixed = false;
-            st->is_unknown = is_unknown;
-            st->moment = (uint8_t)moment;
-            st->is_after_gap = moment != ALQ_MOMENT_BUSY && (has_waited || is_synced);
-            st->issued_ns = c->driver.now_ns();
-            st->work_ns = est;
-            out->entry = entry;
-            out->is_single = true;
-            alq_estimate_take(&c->estimates, entry);
-            if (is_unknown)
-                __atomic_store_n(&entry->probing, 1, __ATOMIC_RELAXED);
-        }
-    } else {
-        if (is_due)
-            alq_estimate_postpone(entry, est > 250000 ? 8 : 32);
-        if (!st->is_open) {
-            st->from = st->last;
-            if (st->from)
-                alq_measure_hold(c, st->from);
-            else
-                st->from = alq_measure_record(c, dev, st->context, stream);
-            st->is_open = st->from != ALQ_NO_EVENT;
-            st->issued_ns = now;
-            st->work_ns = 0;
-            st->is_unknown = st->is_wide = false;
-        }
-        st->work_ns += est;
-        st->is_unknown |= is_unknown;
-        st->is_wide |= is_wide(entry);
-        st->entry = entry;
-    }
-    alq_measure_leave(&c->measure);
-    if (!st->is_open && !st->is_timing)
-        __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, est, __ATOMIC_RELAXED);
-    unlock(st);
+    struct passage p = {
+        .c = c,
+        .dev = dev,
+        .st = st,
+        .entry = entry,
+        .ticket = out,
+        .stream = alq_stream_canonical(launch->stream),
+        .now_ns = c->driver.now_ns(),
+        .is_due = is_due,
+        .can_measure = st && st->context < ALQ_CONTEXTS && !launch->is_joined,
+    };
+    read_back(c, dev, p.now_ns, 2, false);
+    wait_for_knowledge(&p);
+    uint64_t launches = take_launches(&p, launch->is_joined);
+    p.is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == launched_ns(dev);
+    look_at_idle(dev, p.now_ns);
+    if (p.is_synced)
+        atomic_store_explicit(&dev->idle_at_ns, p.now_ns, RELAXED);
+    charge(&p);
+    choose_moment(&p);
+    alq_compute_count(c, dev, launches, p.now_ns);
+    out->charged_ns = p.est_ns;
+    if (!measure(&p))
+        __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, p.est_ns,
+                           __ATOMIC_RELAXED);
 }
 
 void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *launch,
                         struct alq_compute_ticket *out)
 {
     struct alq_compute_device *dev = &c->devices[launch->device];
-    CUstream stream = canonical(launch->stream);
+    CUstream stream = alq_stream_canonical(launch->stream);
     *out = (struct alq_compute_ticket){.device = (uint8_t)launch->device};
     if (!dev->is_on)
         return;
     if (!is_limited(dev)) {
-        count(c, dev, 1, 0);
+        alq_compute_count(c, dev, 1, 0);
         return;
     }
     if (__builtin_expect(atomic_load_explicit(&c->captures, RELAXED) != 0, 0)) {
@@ -577,33 +494,36 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
          * into either. */
         if (c->driver.stream_is_capturing(launch->stream, &status) != CUDA_SUCCESS ||
             status != CU_STREAM_CAPTURE_STATUS_NONE) {
-            count(c, dev, 1, 0);
+            alq_compute_count(c, dev, 1, 0);
             return;
         }
     }
     struct alq_estimate *entry =
         alq_estimate_find(&c->estimates, launch->handle, launch->kind, launch->size_class);
     bool is_due = alq_estimate_is_due(&c->estimates, entry);
-    uint64_t key = stream_key(c, stream, launch->thread);
-    struct alq_compute_stream *st = stream_at(c, key);
+    uint64_t key = alq_stream_key(c, stream, launch->thread);
+    struct alq_compute_stream *st = alq_stream_at(c, key);
     if (!st)
-        st = stream_make(c, key, launch->device);
-    else if (__builtin_expect(!is_due, 1) && try_lock(st)) {
+        st = alq_stream_make(c, key, launch->device);
+    else if (__builtin_expect(!is_due, 1) && alq_stream_try_lock(st)) {
         uint32_t est = alq_estimate_ns(entry);
         if (st->is_open && st->work_ns + est <= ALQ_BATCH_NS && est < ALQ_SINGLE_NS &&
             take_credit(dev, est)) {
             st->work_ns += est;
+            st->batch_launches++;
             st->is_wide |= is_wide(entry);
-            st->entry = entry;
+            st->is_joining |= launch->is_joined;
+            if (!st->is_unknown)
+                st->entry = entry;
             st->launches++;
-            unlock(st);
+            alq_stream_unlock(st);
             out->stream = st;
             out->charged_ns = est;
             return;
         }
-        unlock(st);
+        alq_stream_unlock(st);
     }
-    slow(c, launch, st, entry, is_due, out);
+    pass(c, launch, st, entry, is_due, out);
 }
 
 void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *launch,
@@ -613,41 +533,41 @@ void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *l
     struct alq_compute_stream *st = ticket->stream;
     if (__builtin_expect(rc != CUDA_SUCCESS, 0) && ticket->charged_ns) {
         atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)ticket->charged_ns, RELAXED);
-        if (st && spin_lock(c, st)) {
+        if (st && alq_stream_lock(c, st)) {
             /* It may have moved to the GPU with its batch; then a little too much is charged for
              * that one. */
             if (st->is_open && st->work_ns >= ticket->charged_ns)
                 st->work_ns -= ticket->charged_ns;
-            unlock(st);
+            alq_stream_unlock(st);
         }
     }
     if (__builtin_expect(!ticket->is_single, 1))
         return;
-    if (!spin_lock(c, st))
+    if (!alq_stream_lock(c, st))
         return;
     if (!st->is_timing) {
-        unlock(st);
+        alq_stream_unlock(st);
         return;
     }
-    if (!spin_enter(c)) {
+    if (!alq_measure_spin_enter(c)) {
         /* Left as an open batch: the launches that follow end it. */
         st->is_timing = false;
         st->is_open = true;
         __atomic_store_n(&ticket->entry->probing, 0, __ATOMIC_RELAXED);
-        unlock(st);
+        alq_stream_unlock(st);
         return;
     }
     if (rc != CUDA_SUCCESS) {
-        drop_batch(c, st);
+        alq_stream_drop_batch(c, st);
         __atomic_store_n(&ticket->entry->probing, 0, __ATOMIC_RELAXED);
     } else {
         if (st->is_mixed)
             __atomic_store_n(&ticket->entry->probing, 0, __ATOMIC_RELAXED);
-        end_batch(c, st, canonical(launch->stream), ticket->share,
-                  st->is_mixed ? NULL : ticket->entry);
+        alq_stream_end_batch(c, st, alq_stream_canonical(launch->stream), ticket->share,
+                             st->is_mixed ? NULL : ticket->entry);
     }
     alq_measure_leave(&c->measure);
-    unlock(st);
+    alq_stream_unlock(st);
 }
 
 void alq_compute_synced(struct alq_compute *c, enum alq_synced what)
@@ -667,148 +587,6 @@ void alq_compute_synced(struct alq_compute *c, enum alq_synced what)
             !alq_measure_enter(&c->measure))
             continue;
         alq_measure_read_back(c, dev, c->driver.now_ns(), 4, dev->budget_ns > 0);
-        alq_measure_leave(&c->measure);
-    }
-}
-
-/* ---- captures
- * ----------------------------------------------------------------------------------------------------------
- */
-
-void alq_compute_capture_begin(struct alq_compute *c, CUstream stream)
-{
-    struct alq_compute_stream *st = stream_at(c, stream_key(c, canonical(stream), 0));
-    if (!st || !try_lock(st))
-        return;
-    if (st->is_open && alq_measure_enter(&c->measure)) {
-        end_batch(c, st, stream, 0, NULL);
-        alq_measure_leave(&c->measure);
-    }
-    unlock(st);
-}
-
-void alq_compute_capture_began(struct alq_compute *c, CUstream stream, CUresult rc)
-{
-    if (rc != CUDA_SUCCESS)
-        return;
-    for (uint32_t i = 0; i < ALQ_CAPTURES; i++) {
-        uint64_t expect = 0;
-        if (__atomic_compare_exchange_n(&c->capturing[i], &expect,
-                                        (uint64_t)(uintptr_t)canonical(stream), false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-            break;
-    }
-    atomic_fetch_add_explicit(&c->captures, 1, memory_order_seq_cst);
-}
-
-/* The capture of a stream is over; `found` when it was in the list. */
-static bool uncapture(struct alq_compute *c, CUstream stream)
-{
-    for (uint32_t i = 0; i < ALQ_CAPTURES; i++) {
-        uint64_t expect = (uint64_t)(uintptr_t)canonical(stream);
-        if (__atomic_compare_exchange_n(&c->capturing[i], &expect, 0, false, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
-            return true;
-    }
-    return false;
-}
-
-static void one_capture_less(struct alq_compute *c)
-{
-    uint32_t n = atomic_load_explicit(&c->captures, RELAXED);
-    while (n && !atomic_compare_exchange_weak_explicit(&c->captures, &n, n - 1, RELAXED, RELAXED))
-        continue;
-}
-
-void alq_compute_capture_ended(struct alq_compute *c, CUstream stream, CUresult rc)
-{
-    /* Asked in vain: the capture goes on. Every other answer, an invalidated capture too, ends it.
-     */
-    if (rc == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || rc == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
-        rc == CUDA_ERROR_ILLEGAL_STATE || rc == CUDA_ERROR_INVALID_VALUE ||
-        rc == CUDA_ERROR_INVALID_HANDLE)
-        return;
-    uncapture(c, stream);
-    one_capture_less(c);
-}
-
-/* ---- ends
- * --------------------------------------------------------------------------------------------------------------
- */
-
-static void stream_end(struct alq_compute *c, struct alq_compute_stream *st)
-{
-    if (!spin_lock(c, st))
-        return;
-    if (spin_enter(c)) {
-        if (st->is_open || st->is_timing)
-            drop_batch(c, st);
-        alq_measure_drop(c, st->last);
-        alq_measure_leave(&c->measure);
-    }
-    uint64_t launches = st->launches;
-    uint8_t device = st->device;
-    st->is_open = st->is_timing = false;
-    st->from = st->last = ALQ_NO_EVENT;
-    st->launches = 0;
-    __atomic_store_n(&st->key, KEY_GONE, __ATOMIC_RELEASE);
-    atomic_fetch_sub_explicit(&c->stream_count, 1, RELAXED);
-    unlock(st);
-    if (launches)
-        count(c, &c->devices[device], launches, 0);
-}
-
-void alq_compute_stream_gone(struct alq_compute *c, CUstream stream)
-{
-    if (is_default(stream))
-        return;
-    if (uncapture(c, stream))
-        one_capture_less(c);
-    struct alq_compute_stream *st = stream_at(c, stream_key(c, stream, 0));
-    if (st)
-        stream_end(c, st);
-}
-
-void alq_compute_graph_gone(struct alq_compute *c, CUgraphExec exec)
-{
-    alq_estimate_forget(&c->estimates, exec, ALQ_ESTIMATE_GRAPH);
-}
-
-void alq_compute_functions_gone(struct alq_compute *c)
-{
-    alq_estimates_doubt(&c->estimates);
-}
-
-void alq_compute_context_made(struct alq_compute *c, CUcontext context)
-{
-    static_assert(ALQ_CONTEXTS < 255, "index of a context");
-    if (!context || !spin_enter(c))
-        return;
-    uint32_t known = 0;
-    bool is_new = true;
-    for (uint32_t i = 0; i < ALQ_CONTEXTS; i++) {
-        known += c->measure.contexts[i].handle != NULL;
-        is_new = is_new && c->measure.contexts[i].handle != context;
-    }
-    if (is_new)
-        alq_measure_context(c, context);
-    /* Never lowered: once there were two, whose a default stream is is asked for good. */
-    if (known + is_new > atomic_load_explicit(&c->context_count, RELAXED))
-        atomic_store_explicit(&c->context_count, known + is_new, RELAXED);
-    alq_measure_leave(&c->measure);
-}
-
-void alq_compute_context_gone(struct alq_compute *c, CUcontext context)
-{
-    if (!context)
-        return;
-    for (uint32_t i = 0; i < ALQ_STREAMS; i++) {
-        uint64_t key = __atomic_load_n(&c->streams[i].key, __ATOMIC_ACQUIRE);
-        if (key > KEY_MAKING && c->streams[i].context_handle == context)
-            stream_end(c, &c->streams[i]);
-    }
-    if (spin_enter(c)) {
-        alq_measure_context_gone(c, context, true);
         alq_measure_leave(&c->measure);
     }
 }

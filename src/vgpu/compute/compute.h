@@ -39,12 +39,15 @@ struct alq_compute_stream {
     bool is_open;    /* a batch is being filled */
     bool is_unknown;
     bool is_wide;
+    bool is_gapped;
     bool is_after_gap;
-    uint8_t moment;             /* enum alq_moment of the single launch */
-    bool is_timing;             /* a single launch is between `before` and `after` */
-    bool is_mixed;              /* another thread launched into it meanwhile */
-    uint16_t from;              /* first event of the batch, or of the single launch */
-    uint16_t last;              /* event behind the last batch; 0 none */
+    uint8_t moment;  /* enum alq_moment of the single launch */
+    bool is_joining; /* has seen programmatic dependent launches: no event right behind a launch */
+    bool is_timing;  /* a single launch is between `before` and `after` */
+    bool is_mixed;   /* another thread launched into it meanwhile */
+    uint16_t from;   /* first event of the batch, or of the single launch */
+    uint16_t last;   /* event behind the last batch; 0 none */
+    uint32_t batch_launches;
     uint32_t launches;          /* since the counters were last told */
     struct alq_estimate *entry; /* of the last launch in the open batch */
     CUcontext context_handle;
@@ -96,6 +99,10 @@ bool alq_compute_rate(const struct alq_compute_share *share, struct alq_gate_rat
 void alq_compute_add_device(struct alq_compute *c, uint32_t index,
                             const struct alq_compute_share *shares, uint32_t share_count,
                             uint64_t boot_id);
+
+/* Adds launches to the counters; now_ns, where known, is when the share was last active. */
+void alq_compute_count(struct alq_compute *c, struct alq_compute_device *dev, uint64_t launches,
+                       uint64_t now_ns);
 
 /* Returns when the launch may go. */
 void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *launch,

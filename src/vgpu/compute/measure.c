@@ -245,7 +245,13 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))
                 work = alq_estimate_ns(entry);
-        } else if (!batch->is_unknown) {
+        } else if (batch->is_joining && !batch->is_gapped && batch->entry && batch->launches) {
+            alq_estimate_learn(&c->estimates, batch->entry, span / batch->launches,
+                               ALQ_MOMENT_BUSY);
+            uint64_t sum = (uint64_t)alq_estimate_ns(batch->entry) * batch->launches;
+            if (work > sum)
+                work = sum;
+        } else if (!batch->is_unknown || batch->is_gapped) {
             /* The span holds the idle gaps between the launches and the turns of others, their sum
              * does not. From the record of the last event to its time there was always a launch on
              * the stream. */

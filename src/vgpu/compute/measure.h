@@ -77,9 +77,13 @@ struct alq_batch {
     uint8_t moment;    /* enum alq_moment of a single launch */
     bool is_wide; /* holds functions of differing lengths: their sum is a guess, so is bounded from
                      below too */
+    bool is_joining; /* of a stream where no launch can be timed alone: teaches the mean of its
+                        launches */
+    bool is_gapped;  /* a wait at the gate lies in it */
     bool is_unknown; /* holds launches whose estimate was a guess: the span counts, not their sum */
     uint8_t share;
     uint16_t from, to; /* events */
+    uint32_t launches;
     uint64_t
         issued_ns; /* clock at the first launch; of a single one, between its two events' records */
     uint64_t expect_ns; /* not asked for before */

@@ -350,6 +350,7 @@ static CUresult event_record(CUevent event, CUstream stream)
     self()->pub.own_calls++;
     if (self()->pub.event_error)
         return self()->pub.event_error;
+    self()->pub.records++;
     e->is_done = false;
     e->pending++;
     enqueue(stream_of(stream), (struct item){.event = e});
@@ -521,6 +522,7 @@ void fake_launch_with(const struct alq_compute_launch *launch, int stream, uint6
         p->pub.max_gap_ns = now_ns - p->pub.last_launch_ns;
     p->pub.last_launch_ns = now_ns;
     p->pub.launches++;
+    p->pub.records_at_launch = p->pub.records;
     if (rc == CUDA_SUCCESS && !p->streams[stream].is_capturing)
         enqueue(stream, (struct item){.duration_ns = duration_ns});
     spend(p->pub.launch_cost_ns);

@@ -34,9 +34,11 @@ struct fake_process {
     int graph_kernels;           /* launches through the graph API carry so many kernels */
     uint64_t launch_cost_ns;
     uint64_t launches;
-    uint64_t own_calls;  /* driver calls made by the gate */
-    uint64_t sleeps;     /* waits that would be system calls */
-    uint64_t max_gap_ns; /* longest time between two launches */
+    uint64_t own_calls;         /* driver calls made by the gate */
+    uint64_t records;           /* of them, events put into streams */
+    uint64_t records_at_launch; /* of them, at the last launch */
+    uint64_t sleeps;            /* waits that would be system calls */
+    uint64_t max_gap_ns;        /* longest time between two launches */
     uint64_t last_launch_ns;
     CUresult event_error; /* what event calls answer instead of success, from now on */
 };

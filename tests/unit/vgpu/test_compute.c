@@ -371,6 +371,37 @@ static void captures_are_counted_and_never_touched(void **state)
     assert_true(share.section->counters.launches > 5000);
 }
 
+static void joined(void *arg)
+{
+    uint64_t *records_between = arg;
+    struct alq_compute_launch first = {
+        .stream = fake_stream(1), .handle = (void *)0x4000, .size_class = 10};
+    struct alq_compute_launch second = first;
+    second.handle = (void *)0x4040;
+    second.is_joined = true;
+    fake_launch_with(&second, 1, 400 * US, CUDA_SUCCESS);
+    for (uint64_t i = 1;; i++) {
+        fake_launch_with(&first, 1, 400 * US, CUDA_SUCCESS);
+        uint64_t records = fake_self()->records_at_launch;
+        fake_launch_with(&second, 1, 400 * US, CUDA_SUCCESS);
+        *records_between += fake_self()->records_at_launch - records;
+        if (i % 4 == 0)
+            fake_sync(1);
+    }
+}
+
+static void no_event_comes_between_joined_launches(void **state)
+{
+    (void)state;
+    fake_reset();
+    struct fake_share share = fake_share_new(30);
+    uint64_t records_between = 0;
+    struct fake_process *process = fake_process_new(0, &share, joined, &records_between);
+    assert_near(measure(0, 3 * SEC), 30, 3);
+    assert_int_equal(records_between, 0);
+    assert_true(process->records > 100);
+}
+
 static void stream_destroyed_while_capturing(void *arg)
 {
     struct alq_compute *c = fake_self()->compute;
@@ -515,6 +546,7 @@ int main(void)
         cmocka_unit_test(unlimited_share_makes_no_driver_call),
         cmocka_unit_test(failing_events_leave_launches_and_limit_alone),
         cmocka_unit_test(captures_are_counted_and_never_touched),
+        cmocka_unit_test(no_event_comes_between_joined_launches),
         cmocka_unit_test(capture_ends_with_its_stream),
         cmocka_unit_test(ends_leave_nothing_behind),
         cmocka_unit_test(failed_launches_are_not_charged),

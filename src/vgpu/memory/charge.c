@@ -132,10 +132,12 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
     if (bytes == 0)
         return true;
     bool ok = try_take(dev, counted_bytes, overhead_bytes);
-    /* Two processes may each hold a part of several shares while neither gets its whole: step back
-     * and try again. */
-    for (int i = 1;
-         !ok && i < ATTEMPTS && (reap(dev->share, dev->share_count) || dev->share_count > 1); i++) {
+    /* A try follows every reaping, also one that found nothing: another process may have reaped
+     * meanwhile. Two processes may each hold a part of several shares while neither gets its whole:
+     * step back and try again. */
+    bool is_hopeful = true;
+    for (int i = 1; !ok && is_hopeful && i < ATTEMPTS; i++) {
+        is_hopeful = reap(dev->share, dev->share_count) || dev->share_count > 1;
         if (i > 1)
             alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
         ok = try_take(dev, counted_bytes, overhead_bytes);

@@ -355,6 +355,21 @@ class Processes(Case):
             one.ok(f"free {one.ok('alloc 512')[0]}")
         self.assertEqual(self.held(), CONTEXT)
 
+    def test_room_of_a_killed_process_is_had_by_all_who_ask_at_once(self):
+        self.share(4 * GIB)
+        askers = [Client(self).start() for _ in range(4)]
+        for _ in range(40):
+            victim = Client(self).start()
+            victim.ok(f"alloc {4 * GIB - 5 * CONTEXT}")
+            victim.kill()
+            for asker in askers:
+                asker.process.stdin.write(f"alloc {GIB // 2}\n")
+                asker.process.stdin.flush()
+            answers = [[int(word) for word in asker.process.stdout.readline().split()[1:]] for asker in askers]
+            self.assertEqual([answer[0] for answer in answers], [0] * 4)
+            for asker, answer in zip(askers, answers):
+                asker.ok(f"free {answer[1]}")
+
     def test_eight_processes_racing_never_pass_the_limit(self):
         self.share(8 * GIB)
         clients = [Client(self).start() for _ in range(8)]

@@ -72,8 +72,8 @@ static CUresult free_linear(CUdeviceptr ptr)
         if ((ticket).dev && (result) != CUDA_SUCCESS) {                                            \
             give_back(&(ticket));                                                                  \
         } else if ((ticket).dev && !remember(&(ticket), (uint64_t)(ptr), kind)) {                  \
+            (result) = free_it; /* before others may have its bytes */                             \
             give_back(&(ticket));                                                                  \
-            (result) = free_it;                                                                    \
         }                                                                                          \
     } while (0)
 

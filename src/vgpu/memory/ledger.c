@@ -91,8 +91,12 @@ uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint6
     uint64_t taken = operate(section, slot, &change);
     uint64_t sum = __atomic_load_n(&section->total.value, __ATOMIC_RELAXED);
 
-    if (taken && sum > __atomic_load_n(&section->counters.peak_bytes, __ATOMIC_RELAXED))
-        __atomic_store_n(&section->counters.peak_bytes, sum, __ATOMIC_RELAXED);
+    uint64_t peak = __atomic_load_n(&section->counters.peak_bytes, __ATOMIC_RELAXED);
+
+    while (taken && sum > peak &&
+           !__atomic_compare_exchange_n(&section->counters.peak_bytes, &peak, sum, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     return taken;
 }
 

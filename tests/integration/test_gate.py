@@ -41,6 +41,7 @@ def setUpModule():
     libraries = directory / "lib"
     libraries.mkdir()
     (libraries / "libcuda.so.1").symlink_to(BUILD / "sim/libsimcuda-550.so")
+    (libraries / "libvgpu.so").symlink_to(LIBRARY)  # LD_PRELOAD cannot name a path with a blank in it
     subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / "client",
                     pathlib.Path(__file__).resolve().parent / "gate_client.c", "-L", libraries, "-l:libcuda.so.1"], check=True)
     (directory / "devices.json").write_text(json.dumps({"devices": [
@@ -106,7 +107,7 @@ class GateTest(unittest.TestCase):
             [directory / "client", str(seconds), str(us), kind, str(streams), str(sync_every)], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C", "SIMGPU_SOCKET": str(directory / "simgpud.sock"),
-                 "LD_LIBRARY_PATH": str(directory / "lib"), "LD_PRELOAD": str(LIBRARY), "SIMGPU_GROUP": share.name,
+                 "LD_LIBRARY_PATH": str(directory / "lib"), "LD_PRELOAD": str(directory / "lib/libvgpu.so"), "SIMGPU_GROUP": share.name,
                  "ALIQUOT_SHARE_ROOT": str(share.root)})
 
         def close():

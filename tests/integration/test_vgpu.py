@@ -52,6 +52,7 @@ def setUpModule():
     libraries = directory / "lib"
     libraries.mkdir()
     (libraries / "libcuda.so.1").symlink_to(BUILD / "sim/libsimcuda-550.so")
+    (libraries / "libvgpu.so").symlink_to(LIBRARY)  # LD_PRELOAD cannot name a path with a blank in it
     (libraries / "libnvidia-ml.so.1").symlink_to(BUILD / "sim/libsimnvml-550.so")
     STATE["nvml"] = (BUILD / "sim/libsimnvml-550.so").exists()
 
@@ -91,7 +92,7 @@ class Client:
                 "LD_LIBRARY_PATH": str(directory / "lib"), "SIMGPU_GROUP": group,
                 "ALIQUOT_SHARE_ROOT": str(case.shares), **env}
         if preload:
-            full["LD_PRELOAD"] = str(LIBRARY)
+            full["LD_PRELOAD"] = str(directory / "lib/libvgpu.so")
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen([directory / program, door, *extra], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, env=full)

@@ -112,6 +112,10 @@ static void set_up(void)
     snprintf(path, sizeof(path), "%s/lib/libcuda.so.1", directory);
     if (symlink(target, path))
         die(path);
+    snprintf(target, sizeof(target), "%s/src/vgpu/libvgpu.so", build);
+    snprintf(path, sizeof(path), "%s/lib/libvgpu.so", directory);
+    if (symlink(target, path))
+        die(path);
     snprintf(path, sizeof(path), "%s/devices.json", directory);
     snprintf(target, sizeof(target), "%s/sim/simgpud", build);
     if (pipe(ends))
@@ -138,7 +142,7 @@ static void measure(bool has_library, double *min, double *median)
     snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s/lib", directory);
     snprintf(socket, sizeof(socket), "SIMGPU_SOCKET=%s/simgpud.sock", directory);
     snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/shares", directory);
-    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/src/vgpu/libvgpu.so", build);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/lib/libvgpu.so", directory);
     char *env[] = {libraries, socket, root, has_library ? preload : NULL, NULL};
     char *args[] = {program, NULL};
     if (pipe(ends))

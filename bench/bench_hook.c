@@ -51,7 +51,7 @@ static void write_file(const char *name, const void *data, size_t bytes)
 static void link_library(const char *from, const char *to)
 {
     char target[PATH_MAX], path[PATH_MAX];
-    snprintf(target, sizeof(target), "%s/sim/%s", build, from);
+    snprintf(target, sizeof(target), "%s/%s", build, from);
     snprintf(path, sizeof(path), "%s/lib/%s", directory, to);
     if (symlink(target, path))
         die(path);
@@ -97,7 +97,8 @@ static void set_up(void)
             die(path);
     }
     write_file("devices.json", devices, sizeof(devices) - 1);
-    link_library("libsimcuda-550.so", "libcuda.so.1");
+    link_library("sim/libsimcuda-550.so", "libcuda.so.1");
+    link_library("src/vgpu/libvgpu.so", "libvgpu.so"); /* LD_PRELOAD takes no blank */
     make_share();
     snprintf(path, sizeof(path), "%s/devices.json", directory);
     snprintf(program, sizeof(program), "%s/sim/simgpud", build);
@@ -141,7 +142,7 @@ static void measure(int mode, bool has_million, struct figure out[MEASURES])
     snprintf(socket, sizeof(socket), "SIMGPU_SOCKET=%s/simgpud.sock", directory);
     snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/%s", directory,
              mode == LIMIT ? "shares" : "none");
-    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/src/vgpu/libvgpu.so", build);
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/lib/libvgpu.so", directory);
     char *env[] = {libraries, socket, root, mode == BARE ? NULL : preload, NULL};
     char *args[] = {program, has_million ? million : NULL, NULL};
     if (pipe(ends))

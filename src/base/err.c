@@ -70,6 +70,9 @@ static int code_of_errno(int errnum)
         return ALQ_EACCES;
     case ENOMEM:
         return ALQ_ENOMEM;
+    case EMFILE:
+    case ENFILE:
+        return ALQ_EAGAIN;
     default:
         return ALQ_EIO;
     }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -308,6 +309,10 @@ int main(int argc, char **argv)
     /* Four workers need no arena each: resident memory is a figure. */
     mallopt(M_ARENA_MAX, 1);
     umask(022);
+    unsigned seed = 0; /* of the jitter, so that the nodes of a cluster do not move together */
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+        seed = (unsigned)getpid();
+    srandom(seed);
     int rc = alq_config_load(&d.cfg, argc, argv, &action, &err);
     if (rc) {
         fprintf(stderr, "aliquotd: %s\n", err.text);

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -25,6 +26,19 @@ def setUpModule():
     warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
     if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
         raise unittest.SkipTest("aliquotd or simgpud is not built")
+
+
+def rewrite_record(path, old, new):
+    """Replaces text in a record and sets its header right (CRC-32C over the body)."""
+    with open(path, "rb") as file:
+        body = file.read().split(b"\n", 1)[1][:-1].replace(old, new)
+    crc = 0xffffffff
+    for byte in body:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    with open(path, "wb") as file:
+        file.write(b"aliquot-record 1 %08x %d\n%s\n" % (crc ^ 0xffffffff, len(body), body))
 
 
 def control(world, share):
@@ -478,6 +492,65 @@ class Life(unittest.TestCase):
                 self.assertEqual(world.tree(), {})
         peer.close()
 
+    def test_claim_that_cannot_be_rolled_back_costs_nobody_else(self):
+        world = self.world()
+        world.start()
+        claim, other = world.claim("stuck", [result(cores="10")]), world.claim("other", [result(cores="10")])
+        peer = world.peer()
+        peer.prepare(claim, other)
+        peer.close()
+        world.stop(signal.SIGKILL)
+        rewrite_record(world.path("state/claims", f"{claim[2]}.record"), b'"completed"', b'"started"')
+        spec = world.path("cdi", f"k8s.{DRIVER}-claim_{claim[2]}.json")
+        os.unlink(spec)
+        os.makedirs(os.path.join(spec, "in-the-way"))
+        world.start()
+        self.assertIn("cannot be rolled back", world.said())
+        peer = world.peer()
+        self.addCleanup(peer.close)
+        self.assertEqual(peer.prepare(other)[other[2]].error, "")
+        self.assertIn(spec, peer.prepare(claim)[claim[2]].error)
+        shutil.rmtree(spec)
+        self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
+        peer.unprepare(claim, other)
+        self.assertEqual(world.tree(), {})
+
+    def test_files_of_a_claim_whose_record_is_set_aside_stay(self):
+        """A container that runs may be started anew by its pod at any time: the runtime needs the CDI spec then."""
+        world = self.world()
+        world.start()
+        claim = world.claim("newer", [result()])
+        peer = world.peer()
+        peer.prepare(claim)
+        peer.close()
+        files = {f: i for f, i in world.tree().items() if not f.startswith("state")}
+        world.stop()
+        record = world.path("state/claims", f"{claim[2]}.record")
+        with open(record, "r+b") as file:
+            file.write(b"aliquot-record 9")
+        for _ in range(2):
+            world.start()
+            self.assertEqual({f: i for f, i in world.tree().items() if not f.startswith("state")}, files)
+            world.stop()
+        self.assertTrue(os.path.exists(record + ".bad"))
+        world.start()
+        peer = world.peer()
+        self.addCleanup(peer.close)
+        self.assertEqual(peer.unprepare(claim)[claim[2]].error, "")
+        self.assertEqual(list(world.tree()), [f"state/claims/{claim[2]}.record.bad"])
+
+    def test_lost_record_is_made_again(self):
+        world = self.world()
+        world.start()
+        claim = world.claim("forgotten", [result()])
+        peer = world.peer()
+        self.addCleanup(peer.close)
+        peer.prepare(claim)
+        whole = set(world.tree())
+        shutil.rmtree(world.path("state/claims"))
+        self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
+        self.assertEqual(set(world.tree()), whole)
+
     def test_claim_deleted_while_down_is_taken_away(self):
         world = self.world()
         world.start()
@@ -514,6 +587,7 @@ class Life(unittest.TestCase):
                 status, said = world.run(**{flag: path})
                 self.assertEqual(status, 1)
                 self.assertIn(world.path("file"), said)
+                self.assertIn("--" + flag.replace("_", "-"), said)
         status, said = world.run(kubeconfig=world.path("absent"))
         self.assertEqual(status, 1)
         self.assertIn(world.path("absent"), said)

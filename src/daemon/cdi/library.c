@@ -104,6 +104,8 @@ int alq_library_install(const struct alq_config *cfg, struct alq_library *librar
     if (rc)
         return err ? alq_err_wrap(err, "library (--library)") : rc;
     rc = alq_file_mkdirs(cfg->host_lib_dir, 0755, err);
+    if (rc && err)
+        alq_err_wrap(err, "--host-lib-dir");
     if (!rc)
         rc = probe_exec(cfg->host_lib_dir, err);
     if (!rc)

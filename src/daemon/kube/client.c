@@ -354,11 +354,14 @@ static int judge(struct alq_kube_call *call, CURLcode result, long status, json_
                        : alq_err_set(err, ALQ_EPROTO, "%s %s: the answer is not JSON", call->method,
                                      call->path);
     const char *message = is_json ? alq_json_str(*body, "message") : NULL;
-    return alq_err_set(err, code_of_status(status), "%s %.160s: %ld %.280s", call->method,
+    return alq_err_set(err, code_of_status(status), "%s %.160s: %ld %.280s%s", call->method,
                        call->path, status,
                        message        ? message
                        : status < 400 ? "a redirect, which is not followed"
-                                      : "without a reason");
+                                      : "without a reason",
+                       status == 401 ? "; the credentials are not accepted, correct them (a token "
+                                       "written into a kubeconfig itself is read at start only)"
+                                     : "");
 }
 
 /* Parses what a watch has received. Returns whether the call is still there. */

@@ -88,16 +88,32 @@ static int driver_get(struct alq_files *files, struct driver **out, struct alq_e
 /* ---- open -------------------------------------------------------------------------------------
  */
 
-static int check_writable(const char *dir, const char *flag, struct alq_err *err)
+static int check_writable(const char *dir, struct alq_err *err)
 {
     char path[4096];
     snprintf(path, sizeof(path), "%s/.aliquot-probe-XXXXXX", dir);
     int fd = mkstemp(path);
     if (fd < 0)
-        return alq_err_errno(err, errno, "directory %s (%s) cannot be written to", dir, flag);
+        return alq_err_errno(err, errno, "directory %s cannot be written to", dir);
     close(fd);
     unlink(path);
     return 0;
+}
+
+static int open_cdi_dir(const struct alq_config *cfg, struct alq_err *err)
+{
+    int rc = alq_file_mkdirs(cfg->cdi_dir, 0755, err);
+    if (!rc)
+        rc = check_writable(cfg->cdi_dir, err);
+    return rc ? alq_err_wrap(err, "--cdi-dir") : 0;
+}
+
+static int open_run_dir(const struct alq_config *cfg, struct alq_err *err)
+{
+    int rc = alq_share_root_prepare(cfg, err);
+    if (!rc)
+        rc = check_writable(cfg->run_dir, err);
+    return rc ? alq_err_wrap(err, "--run-dir") : 0;
 }
 
 int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const char *boot_id,
@@ -110,13 +126,9 @@ int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const 
     f->store = store;
     snprintf(f->boot_id, sizeof(f->boot_id), "%s", boot_id);
     pthread_mutex_init(&f->lock, NULL);
-    int rc = alq_file_mkdirs(cfg->cdi_dir, 0755, err);
+    int rc = open_cdi_dir(cfg, err);
     if (!rc)
-        rc = check_writable(cfg->cdi_dir, "--cdi-dir", err);
-    if (!rc)
-        rc = alq_share_root_prepare(cfg, err);
-    if (!rc)
-        rc = check_writable(cfg->run_dir, "--run-dir", err);
+        rc = open_run_dir(cfg, err);
     if (!rc)
         rc = alq_library_install(cfg, &f->library, err);
     if (rc) {
@@ -204,10 +216,15 @@ static int make_files(struct alq_files *files, const struct alq_claim_spec *clai
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err)
 {
-    if (has_record)
-        return make_files(files, claim, err);
+    int rc;
+    if (has_record) {
+        rc = make_files(files, claim, err);
+        return rc || alq_store_has(files->store, claim->uid)
+                   ? rc
+                   : put_record(files, claim, ALQ_RECORD_COMPLETED, err);
+    }
     /* What lies there without a record of this boot is of another life of the claim. */
-    int rc = remove_files(files, claim->uid, err);
+    rc = remove_files(files, claim->uid, err);
     if (!rc)
         rc = put_record(files, claim, ALQ_RECORD_STARTED, err);
     if (!rc)
@@ -268,7 +285,8 @@ static void sweep_shares(struct alq_files *files, int (*is_kept)(void *arg, cons
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         char uid[64];
         struct alq_err err = ALQ_ERR_INIT;
-        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || is_kept(arg, uid))
+        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || is_kept(arg, uid) ||
+            alq_store_is_set_aside(files->store, uid))
             continue;
         if (alq_share_dir_remove(files->cfg, entry->d_name, &err))
             alq_warn(ALQ_LOG_KV({"share", entry->d_name}), "orphan stays: %s", err.text);
@@ -286,7 +304,7 @@ static void sweep_specs(struct alq_files *files, int (*is_kept)(void *arg, const
         char uid[64];
         int is_temporary;
         if (uid_of_spec(entry->d_name, prefix, uid, sizeof(uid), &is_temporary) ||
-            (!is_temporary && is_kept(arg, uid)))
+            (!is_temporary && (is_kept(arg, uid) || alq_store_is_set_aside(files->store, uid))))
             continue;
         if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
             alq_warn(ALQ_LOG_KV({"file", entry->d_name}), "orphan stays: %s", strerror(errno));

@@ -24,7 +24,8 @@ void alq_files_close(struct alq_files *files);
 /*
  * Record "started", share directories, CDI spec, record "completed". On failure everything that
  * this call may have made is taken away again. A claim that was completed before in this boot
- * (has_record) keeps its record and its share files, and only what was lost is made.
+ * (has_record) keeps its record and its share files, and only what was lost is made, the record
+ * too.
  */
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err);
@@ -34,7 +35,9 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err);
 
 /* Removes share directories, CDI specs and temporaries of ours whose claim is_kept(arg, uid)
- * denies. Before the loop runs. What cannot be removed is logged. */
+ * denies and whose record was not set aside. Before the loop runs. What cannot be removed is
+ * logged.
+ */
 void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
                      void *arg);
 

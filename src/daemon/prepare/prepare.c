@@ -719,10 +719,16 @@ static void rebuild(struct alq_prepare *p, struct claim *claim)
 int alq_prepare_adopt(struct alq_prepare *p, struct alq_record *record, struct alq_err *err)
 {
     if (record->state == ALQ_RECORD_STARTED) {
-        alq_info(ALQ_LOG_KV({"uid", record->claim.uid}),
-                 "claim %s/%s was not prepared to the end: rolled back", record->claim.namespace_,
-                 record->claim.name);
-        return alq_files_unprepare(p->files, record->claim.uid, err);
+        struct alq_err why = ALQ_ERR_INIT;
+        if (alq_files_unprepare(p->files, record->claim.uid, &why))
+            alq_error(ALQ_LOG_KV({"uid", record->claim.uid}),
+                      "claim %s/%s was not prepared to the end and cannot be rolled back: %s",
+                      record->claim.namespace_, record->claim.name, why.text);
+        else
+            alq_info(ALQ_LOG_KV({"uid", record->claim.uid}),
+                     "claim %s/%s was not prepared to the end: rolled back",
+                     record->claim.namespace_, record->claim.name);
+        return 0; /* what stays is tried again by the next Prepare or Unprepare */
     }
     struct claim *claim = claim_get(p, record->claim.uid);
     if (!claim)

@@ -51,6 +51,11 @@ int alq_names_open(const char *state_dir, struct alq_names **names, struct alq_e
         rc = alq_json_parse(data, len, n->path, &n->by_uuid, &why);
     if (!rc && !is_good(n->by_uuid))
         rc = alq_err_set(&why, ALQ_EPROTO, "%s: not names by UUID", n->path);
+    if (rc == ALQ_ENOMEM || rc == ALQ_EACCES || rc == ALQ_EAGAIN) {
+        alq_names_close(n); /* not the file's fault: better no daemon than other names */
+        *err = why;
+        return rc;
+    }
     if (rc && rc != ALQ_ENOENT) {
         alq_auto_free char *bad = alq_str_printf("%s.bad", n->path);
         alq_error(NULL, "%s; set aside, devices are named anew", why.text);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -39,9 +40,10 @@ int alq_lock_take(const char *path, const char *what, int *fd, struct alq_err *e
         return alq_err_set(err, ALQ_EBUSY, "another aliquotd (pid %s) has %s; stop it first",
                            *pid ? pid : "unknown", what);
     }
+    /* The number is for people: a full disk must not keep a daemon down that could free some. */
     int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (ftruncate(lock, 0) || pwrite(lock, pid, (size_t)n, 0) != n)
-        return alq_err_errno(err, errno, "writing %s", path);
+        alq_warn(ALQ_LOG_KV({"file", path}), "our pid is not noted: %s", strerror(errno));
     *fd = alq_steal_fd(&lock);
     return 0;
 }
@@ -75,8 +77,9 @@ int alq_store_open(const char *state_dir, struct alq_store **store, struct alq_e
         rc = alq_file_mkdirs(s->dir, 0700, err);
     if (!rc)
         rc = alq_lock_take(lock_path, state_dir, &s->lock, err);
-    if (!rc) {
-        int swept = alq_file_sweep_temporaries(s->dir, err);
+    const char *const dirs[] = {state_dir, s ? s->dir : NULL};
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !rc; i++) {
+        int swept = alq_file_sweep_temporaries(dirs[i], err);
         rc = swept < 0 ? swept : 0;
     }
     if (rc) {
@@ -102,17 +105,21 @@ static char *record_path(const struct alq_store *store, const char *uid)
     return alq_str_printf("%s/%s" SUFFIX, store->dir, uid);
 }
 
+static char *aside_path(const char *path, int i)
+{
+    return i ? alq_str_printf("%s.bad.%d", path, i) : alq_str_printf("%s.bad", path);
+}
+
 static void set_aside(const struct alq_store *store, const char *name, const char *why)
 {
     alq_auto_free char *from = alq_str_printf("%s/%s", store->dir, name);
     for (int i = 0; from && i < SET_ASIDE_MAX; i++) {
-        alq_auto_free char *to =
-            i ? alq_str_printf("%s.bad.%d", from, i) : alq_str_printf("%s.bad", from);
+        alq_auto_free char *to = aside_path(from, i);
         if (!to || (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) && errno == EEXIST))
             continue;
         alq_error(ALQ_LOG_KV({"file", from}, {"kept_as", to}),
-                  "record set aside: %s; its claim is prepared anew or unprepared when the "
-                  "kubelet asks",
+                  "record set aside: %s; its claim's files stay for containers that run, until "
+                  "the kubelet prepares it anew or unprepares it",
                   why);
         return;
     }
@@ -168,7 +175,7 @@ int alq_store_load(struct alq_store *store, void (*each)(void *arg, struct alq_r
         if (!rc) {
             each(arg, &record);
             alq_record_fini(&record);
-        } else if (rc == ALQ_ENOMEM || rc == ALQ_EACCES || rc == ALQ_ENOENT) {
+        } else if (rc == ALQ_ENOMEM || rc == ALQ_EACCES || rc == ALQ_ENOENT || rc == ALQ_EAGAIN) {
             /* Not the record's fault: better no daemon than one that forgets a promise. */
             *err = why;
             return alq_err_wrap(err, "record of claim %s", uid);
@@ -188,7 +195,23 @@ int alq_store_put(struct alq_store *store, const struct alq_record *record, stru
     if (!path)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     int rc = alq_record_encode(record, &data, &len, err);
+    if (!rc)
+        rc = alq_file_mkdirs(store->dir, 0700, err);
     return rc ? rc : alq_file_write_atomic(path, data, len, 0600, 1, err);
+}
+
+int alq_store_has(const struct alq_store *store, const char *uid)
+{
+    alq_auto_free char *path = record_path(store, uid);
+    return path && !access(path, F_OK);
+}
+
+int alq_store_is_set_aside(const struct alq_store *store, const char *uid)
+{
+    struct stat st;
+    alq_auto_free char *path = record_path(store, uid);
+    alq_auto_free char *aside = path ? aside_path(path, 0) : NULL;
+    return aside && !lstat(aside, &st);
 }
 
 int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *err)

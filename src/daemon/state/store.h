@@ -23,6 +23,11 @@ void alq_store_close(struct alq_store *store);
 int alq_store_load(struct alq_store *store, void (*each)(void *arg, struct alq_record *record),
                    void *arg, struct alq_err *err);
 
+/* Whether there is a record of the claim, and whether one was set aside, now or in an earlier run.
+ */
+int alq_store_has(const struct alq_store *store, const char *uid);
+int alq_store_is_set_aside(const struct alq_store *store, const char *uid);
+
 int alq_store_put(struct alq_store *store, const struct alq_record *record, struct alq_err *err);
 /* A missing record is success. */
 int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *err);

@@ -92,7 +92,8 @@ static void errno_maps_to_code_and_appends_reason(void **state)
     static const struct {
         int errnum, code;
     } rows[] = {{ENOENT, ALQ_ENOENT}, {EEXIST, ALQ_EEXIST}, {EACCES, ALQ_EACCES},
-                {EPERM, ALQ_EACCES},  {ENOMEM, ALQ_ENOMEM}, {ENOSPC, ALQ_EIO}};
+                {EPERM, ALQ_EACCES},  {ENOMEM, ALQ_ENOMEM}, {ENOSPC, ALQ_EIO},
+                {EMFILE, ALQ_EAGAIN}, {ENFILE, ALQ_EAGAIN}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct alq_err err = ALQ_ERR_INIT;
         assert_int_equal(alq_err_errno(&err, rows[i].errnum, "cannot open %s", "/x"), rows[i].code);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -252,6 +253,41 @@ static void assign(const struct dir *dir, struct alq_gpu *gpus, size_t count)
     alq_names_close(names);
 }
 
+/* Whether a descriptor is left is not a record's fault. */
+static void store_without_descriptors_keeps_every_record(void **state)
+{
+    struct dir *dir = *state;
+    struct alq_store *store = NULL;
+    struct alq_share_spec shares[2];
+    struct alq_record r = example(shares);
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_names *names = NULL;
+    struct alq_gpu gpus[] = {gpu("GPU-a", 0)};
+    struct rlimit old, low;
+    char path[128];
+    struct stat st;
+    assign(dir, gpus, 1);
+    assert_int_equal(alq_store_open(dir->path, &store, NULL), 0);
+    assert_int_equal(alq_store_put(store, &r, NULL), 0);
+    int free_fd = dup(0);
+    assert_true(free_fd >= 0);
+    close(free_fd);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){(rlim_t)free_fd + 1, old.rlim_max}; /* the directory's, none for a file */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int load_rc = alq_store_load(store, count_record, dir, &err);
+    low.rlim_cur = (rlim_t)free_fd;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int names_rc = alq_names_open(dir->path, &names, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(load_rc, ALQ_EAGAIN);
+    assert_int_equal(names_rc, ALQ_EAGAIN);
+    assert_true(exists(dir, UID ".record"));
+    snprintf(path, sizeof(path), "%s/devices.json", dir->path);
+    assert_int_equal(stat(path, &st), 0);
+    alq_store_close(store);
+}
+
 static void names_stick_when_minors_move(void **state)
 {
     struct dir *dir = *state;
@@ -300,6 +336,7 @@ int main(void)
         cmocka_unit_test(decode_of_a_later_version_says_so),
         cmocka_unit_test(uid_is_valid_only_as_a_plain_name),
         D(store_sets_bad_records_aside_and_loads_the_rest),
+        D(store_without_descriptors_keeps_every_record),
         D(store_has_one_owner),
         D(names_stick_when_minors_move),
         D(names_of_new_gpus_do_not_depend_on_order),

@@ -4,6 +4,8 @@
  * that is less), free = what the limit leaves, or what the driver has free where that is less. The
  * driver is asked first; its errors pass.
  */
+#include <stdbool.h>
+
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
@@ -13,6 +15,18 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* The room of the current device's shares; false: the driver's answer stands. */
+static bool room_now(CUresult result, struct alq_room *room)
+{
+    if (result != CUDA_SUCCESS || !alq_core_is_on())
+        return false;
+    alq_core_renew();
+    struct alq_dev *dev = alq_dev_current();
+    if (dev)
+        alq_room_of(dev->share, dev->share_count, room);
+    return dev != NULL;
+}
+
 ALQ_HOOK CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     struct alq_room room;
@@ -20,13 +34,8 @@ ALQ_HOOK CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (!ALQ_HAS(cuMemGetInfo_v2))
         return alq_absent(ALQ_CU_cuMemGetInfo_v2);
     CUresult result = ALQ_CALL(cuMemGetInfo_v2, free_bytes, total_bytes);
-    if (result != CUDA_SUCCESS || !alq_core_is_on())
+    if (!room_now(result, &room))
         return result;
-    alq_core_renew();
-    struct alq_dev *dev = alq_dev_current();
-    if (!dev)
-        return result;
-    alq_room_of(dev->share, dev->share_count, &room);
     if (free_bytes)
         *free_bytes = min_u64(*free_bytes, room.free_bytes);
     if (total_bytes)
@@ -41,13 +50,8 @@ ALQ_HOOK CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_byt
     if (!ALQ_HAS(cuMemGetInfo))
         return alq_absent(ALQ_CU_cuMemGetInfo);
     CUresult result = ALQ_CALL(cuMemGetInfo, free_bytes, total_bytes);
-    if (result != CUDA_SUCCESS || !alq_core_is_on())
+    if (!room_now(result, &room))
         return result;
-    alq_core_renew();
-    struct alq_dev *dev = alq_dev_current();
-    if (!dev)
-        return result;
-    alq_room_of(dev->share, dev->share_count, &room);
     if (free_bytes)
         *free_bytes = (unsigned int)min_u64(*free_bytes, room.free_bytes);
     if (total_bytes)

@@ -24,6 +24,7 @@
 #include "daemon/kube/kube.h"
 #include "daemon/kube/slices.h"
 #include "daemon/kubelet/dra.h"
+#include "daemon/kubelet/health.h"
 #include "daemon/kubelet/registration.h"
 #include "daemon/nvml/nvml.h"
 #include "daemon/prepare/prepare.h"
@@ -53,6 +54,8 @@ struct daemon {
     struct alq_prepare *prepare;
     struct alq_nvml *nvml;
     struct alq_dra *dra;
+    struct alq_health *health;
+    struct alq_grpc_method methods[8]; /* of both */
     struct alq_registration *registration;
     struct alq_grpc_server *dra_server;
     struct alq_grpc_server *registration_server;
@@ -97,6 +100,7 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
                             {"product", named.gpus[i].product_name}),
                  "GPU");
     alq_prepare_set_gpus(d->prepare, &named, err);
+    alq_health_set_gpus(d->health, &named, err);
     memset(&why, 0, sizeof(why));
     if (alq_slices_set_devices(d->slices, &named, &why))
         alq_error(NULL, "publishing: %s", why.text);
@@ -112,9 +116,11 @@ static void on_record(void *arg, struct alq_record *record)
 {
     struct adoption *a = arg;
     struct alq_err err = ALQ_ERR_INIT;
-    for (uint32_t i = 0; i < record->claim.share_count; i++)
-        alq_names_learn(a->daemon->names, record->claim.shares[i].gpu_uuid,
-                        record->claim.shares[i].device);
+    for (uint32_t i = 0; i < record->claim.share_count; i++) {
+        const struct alq_share_spec *share = &record->claim.shares[i];
+        alq_names_learn(a->daemon->names, share->gpu_uuid, share->device);
+        alq_health_know(a->daemon->health, share->gpu_uuid, share->device);
+    }
     if (!alq_prepare_adopt(a->daemon->prepare, record, &err))
         return;
     alq_err_wrap(&err, "claim %s", record->claim.uid);
@@ -153,6 +159,7 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
     alq_info(NULL, "%s: ending", signal_number == SIGINT ? "SIGINT" : "SIGTERM");
     d->drain_left_ms = DRAIN_MS;
     alq_grpc_server_shutdown(d->registration_server);
+    alq_health_end(d->health);
     alq_grpc_server_shutdown(d->dra_server);
     event_active(d->drain, EV_TIMEOUT, 0);
 }
@@ -166,6 +173,7 @@ static void daemon_fini(struct daemon *d)
     alq_grpc_server_free(d->dra_server);
     alq_registration_free(d->registration);
     alq_dra_free(d->dra);
+    alq_health_free(d->health);
     alq_slices_free(d->slices);
     alq_kube_free(d->kube);
     alq_names_close(d->names);
@@ -252,6 +260,16 @@ static int open_state(struct daemon *d, struct alq_err *err)
     return adoption.err.code;
 }
 
+static void join_methods(struct daemon *d)
+{
+    const struct alq_grpc_method *tables[] = {alq_dra_methods(d->dra),
+                                              alq_health_methods(d->health)};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+        for (const struct alq_grpc_method *m = tables[i]; m->path; m++)
+            d->methods[n++] = *m;
+}
+
 static int open_sockets(struct daemon *d, struct alq_err *err)
 {
     const struct alq_config *cfg = &d->cfg;
@@ -267,7 +285,8 @@ static int open_sockets(struct daemon *d, struct alq_err *err)
     d->registration = alq_registration_new(cfg->driver_name, dra_path, err);
     if (!d->registration)
         return err->code;
-    d->dra_server = alq_grpc_server_new(d->base, dra_path, alq_dra_methods(d->dra), err);
+    join_methods(d);
+    d->dra_server = alq_grpc_server_new(d->base, dra_path, d->methods, err);
     if (!d->dra_server)
         return err->code;
     d->registration_server = alq_grpc_server_new(d->base, registration_path,
@@ -282,6 +301,9 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
         rc = open_plugin_dir(d, err);
     if (rc)
         return rc;
+    d->health = alq_health_new(d->base, d->cfg.node_name, err);
+    if (!d->health)
+        return err->code;
     d->kube = alq_kube_new(&d->cfg, d->base, err);
     if (!d->kube)
         return err->code;

@@ -59,11 +59,8 @@ class World:
         for name in ("cdi", "plugins", "registry", "state", "run", "lib", "sim"):
             os.mkdir(self.path(name))
         self.driver_root = self.path("driver")
-        devices = [{"name": "NVIDIA H100 80GB HBM3", "memory": "80Gi", "sms": 132, "minor": i, "profile": "550",
-                    "pci": f"0000:{0x65 + i:02x}:00.0", "uuid": UUIDS[i]} for i in range(gpus)]
         self.gpu_config = self.path("gpus.json")
-        with open(self.gpu_config, "w", encoding="utf-8") as file:
-            json.dump({"devices": devices}, file)
+        self.write_gpus(gpus)
         os.mkdir(self.driver_root)
         if with_driver:
             self.install_driver()
@@ -75,6 +72,20 @@ class World:
     def install_driver(self):
         subprocess.run([BUILD / "sim/simctl", "install-root", "--config", self.gpu_config, self.driver_root],
                        check=True, stdout=subprocess.DEVNULL)
+        self.start_gpus()
+
+    def write_gpus(self, count):
+        devices = [{"name": "NVIDIA H100 80GB HBM3", "memory": "80Gi", "sms": 132, "minor": i, "profile": "550",
+                    "pci": f"0000:{0x65 + i:02x}:00.0", "uuid": UUIDS[i]} for i in range(count)]
+        with open(self.gpu_config, "w", encoding="utf-8") as file:
+            json.dump({"devices": devices}, file)
+
+    def stop_gpus(self):
+        self.gpud.kill()
+        self.gpud.wait()
+        self.gpud.stdout.close()
+
+    def start_gpus(self):
         self.gpud = subprocess.Popen([BUILD / "sim/simgpud", "--config", self.gpu_config, "--run-dir",
                                       self.path("sim")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.gpud.stdout.readline()

@@ -50,6 +50,19 @@ def _dra(package):
     return file
 
 
+def _health(package):
+    file = descriptor_pb2.FileDescriptorProto(name=package + ".health.proto", package=package, syntax="proto3")
+    text = F.TYPE_STRING
+    _message(file, "NodeWatchResourcesRequest")
+    _message(file, "DeviceIdentifier", (1, "pool_name", text), (2, "device_name", text))
+    # An enum is a varint: UNKNOWN 0, HEALTHY 1, UNHEALTHY 2.
+    _message(file, "DeviceHealth", (1, "device", f".{package}.DeviceIdentifier"), (2, "health", F.TYPE_INT32),
+             (3, "last_updated_time", F.TYPE_INT64), (4, "health_check_timeout_seconds", F.TYPE_INT64),
+             (5, "message", text))
+    _message(file, "NodeWatchResourcesResponse", (1, "devices", f".{package}.DeviceHealth", "repeated"))
+    return file
+
+
 def _registration():
     file = descriptor_pb2.FileDescriptorProto(name="reg.proto", package="pluginregistration", syntax="proto3")
     text = F.TYPE_STRING
@@ -62,7 +75,7 @@ def _registration():
 
 
 POOL = descriptor_pool.DescriptorPool()
-for _file in (_dra(V1), _dra(V1BETA1), _registration()):
+for _file in (_dra(V1), _dra(V1BETA1), _health("v1"), _health("v1alpha1"), _registration()):
     POOL.Add(_file)
 _FACTORY = message_factory.MessageFactory(POOL)
 
@@ -94,6 +107,13 @@ class Peer:
         return self.method("/pluginregistration.Registration/NotifyRegistrationStatus",
                            message("pluginregistration.RegistrationStatusResponse"))(
             message("pluginregistration.RegistrationStatus")(plugin_registered=registered, error=error), timeout=5)
+
+    def watch_health(self, package="v1", timeout=None):
+        """The stream of NodeWatchResourcesResponse; cancel() ends it."""
+        call = self.channel.unary_stream(f"/{package}.DRAResourceHealth/NodeWatchResources",
+                                         request_serializer=lambda m: m.SerializeToString(),
+                                         response_deserializer=message(f"{package}.NodeWatchResourcesResponse").FromString)
+        return call(message(f"{package}.NodeWatchResourcesRequest")(), timeout=timeout)
 
     def _call(self, verb, claims, package):
         request = message(f"{package}.Node{verb}ResourcesRequest")()

@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import struct
 import sys
 import time
@@ -13,9 +12,8 @@ import unittest
 import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import grpc  # noqa: E402
 from daemon_world import BUILD, DRIVER, NODE, SLICES, UUIDS, World, httpd, result, wait_for  # noqa: E402
-from kubelet_peer import V1, V1BETA1, Peer  # noqa: E402
+from kubelet_peer import V1, V1BETA1  # noqa: E402
 
 TIMEOUT_S = 400
 GIB = 1 << 30
@@ -92,45 +90,11 @@ class Daemon(unittest.TestCase):
         self.assertEqual([f for f in self.world.tree() if claim[2] in f], [])
         return answer.error
 
-    # ---- registration
-
-    def test_get_info_names_driver_endpoint_and_versions(self):
-        peer = Peer(self.world.registration_socket)
-        self.addCleanup(peer.close)
-        info = peer.get_info()
-        self.assertEqual((info.type, info.name, info.endpoint), ("DRAPlugin", DRIVER, self.world.dra_socket))
-        self.assertEqual(list(info.supported_versions), ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
-        peer.notify()
-        wait_for("the log line", lambda: "registered by the kubelet" in self.world.said())
-
     def test_slices_are_published(self):
         def devices():
             items, _ = self.world.api.list(SLICES, "", {})
             return sorted((d["name"], d["attributes"]["uuid"]["string"]) for s in items for d in s["spec"]["devices"])
         wait_for("both devices", lambda: devices() == [("hami-gpu-0", UUIDS[0]), ("hami-gpu-1", UUIDS[1])])
-
-    def test_unknown_method_is_unimplemented(self):
-        call = self.peer.method("/v1alpha1.DRAResourceHealth/NodeWatchResources", type("R", (), {"FromString": bytes}))
-        with self.assertRaises(grpc.RpcError) as caught:
-            call(b"", timeout=5)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
-        self.assertIn("unknown service v1alpha1.DRAResourceHealth", caught.exception.details())
-
-    def test_undecodable_request_is_an_error_of_the_call(self):
-        call = self.peer.method(f"/{V1}.DRAPlugin/NodePrepareResources", type("R", (), {"FromString": bytes}))
-        with self.assertRaises(grpc.RpcError) as caught:
-            call(b"\x0a\xff\xff\xff\xff\x7f", timeout=5)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.INTERNAL)
-
-    def test_message_above_4_mib_is_refused(self):
-        call = self.peer.method(f"/{V1}.DRAPlugin/NodePrepareResources", type("R", (), {"FromString": bytes}))
-        with self.assertRaises(grpc.RpcError) as caught:
-            call(b"\0" * (4 * 1024 * 1024 + 1), timeout=10)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-
-    def test_empty_batch_gives_empty_reply(self):
-        self.assertEqual(dict(self.peer.prepare()), {})
-        self.assertEqual(dict(self.peer.unprepare()), {})
 
     # ---- prepare
 
@@ -359,35 +323,6 @@ class Daemon(unittest.TestCase):
         for claim, future in zip(claims, futures):
             self.assertEqual(future.result().claims[claim[2]].error, "")
 
-    # ---- transport
-
-    def test_get_info_is_quick_while_prepares_hang(self):
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/hang", "delaySeconds": 1, "code": 200}))
-        future = self.peer.prepare_later(self.claim("hang", [result()]))
-        peer = Peer(self.world.registration_socket)
-        self.addCleanup(peer.close)
-        started = time.monotonic()
-        peer.get_info()
-        self.assertLess(time.monotonic() - started, 1)
-        future.result()
-
-    def test_cancelled_call_leaves_the_daemon_well(self):
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/gone", "delaySeconds": 0.5, "code": 200}))
-        claim = self.claim("gone", [result()])
-        future = self.peer.prepare_later(claim)
-        time.sleep(0.1)
-        future.cancel()
-        self.assertEqual(self.prepare(claim).error, "")
-
-    def test_garbage_on_the_socket_closes_that_connection_alone(self):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.connect(self.world.dra_socket)
-            s.settimeout(5)
-            s.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            while s.recv(4096):
-                pass
-        self.assertEqual(dict(self.peer.prepare()), {})
-
 
 class Life(unittest.TestCase):
     """Starts, ends and restarts: each test has a daemon of its own."""
@@ -396,38 +331,6 @@ class Life(unittest.TestCase):
         world = World(**more)
         self.addCleanup(world.close)
         return world
-
-    def test_sigterm_ends_cleanly_without_sockets(self):
-        world = self.world()
-        world.start()
-        self.assertEqual(world.stop(), 0)
-        self.assertFalse(os.path.exists(world.registration_socket))
-        self.assertFalse(os.path.exists(world.dra_socket))
-
-    def test_sigterm_answers_open_calls(self):
-        world = self.world()
-        world.start()
-        peer = world.peer()
-        self.addCleanup(peer.close)
-        claim = world.claim("slow", [result()])
-        world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/slow", "delaySeconds": 0.5, "code": 200}))
-        future = peer.prepare_later(claim)
-        time.sleep(0.2)
-        self.assertEqual(world.stop(), 0)
-        self.assertEqual(future.result().claims[claim[2]].error, "")
-
-    def test_second_daemon_is_refused_and_harms_nothing(self):
-        world = self.world()
-        world.start()
-        status, said = world.run()
-        self.assertEqual(status, 1)
-        self.assertIn(f"pid {world.daemon.pid}", said)
-        status, said = world.run(kubelet_plugins_dir=world.path("other"), state_dir=world.path("state2"))
-        self.assertEqual(status, 1)
-        self.assertIn(world.registration_socket, said)
-        peer = Peer(world.registration_socket)
-        self.addCleanup(peer.close)
-        self.assertEqual(peer.get_info().name, DRIVER)
 
     def test_sigkill_and_restart_keeps_and_rebuilds(self):
         world = self.world()
@@ -606,16 +509,6 @@ class Life(unittest.TestCase):
         status, said = world.run(config=world.path("c.yaml"))
         self.assertEqual(status, 2)
         self.assertIn("cdiDri", said)
-
-    def test_file_where_a_socket_should_be_is_left_alone(self):
-        world = self.world(with_driver=False)
-        with open(world.registration_socket, "w", encoding="utf-8") as file:
-            file.write("mine")
-        status, said = world.run()
-        self.assertEqual(status, 1)
-        self.assertIn("is no socket", said)
-        with open(world.registration_socket, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "mine")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ struct alq_grpc_call {
     char *status_text; /* percent-encoded; NULL: none */
     void (*on_cancel)(void *arg);
     void *cancel_arg;
+    void (*on_drained)(void *arg);
+    void *drained_arg;
 };
 
 struct alq_grpc_session {
@@ -152,6 +154,7 @@ static void leave_running(struct alq_grpc_call *call)
         call->session->running--;
     call->phase = PHASE_ENDED;
     call->on_cancel = NULL;
+    call->on_drained = NULL;
 }
 
 static void drop_body(struct alq_grpc_call *call)
@@ -210,6 +213,11 @@ static ssize_t read_chunks(nghttp2_session *h2, int32_t stream_id, uint8_t *buf,
         }
     }
     call->out_bytes -= n;
+    if (n && STAILQ_EMPTY(&call->out) && call->on_drained) {
+        void (*on_drained)(void *arg) = call->on_drained;
+        call->on_drained = NULL;
+        on_drained(call->drained_arg);
+    }
     if (STAILQ_EMPTY(&call->out) && call->is_finished) {
         nghttp2_nv nv[2];
         char number[16];
@@ -320,6 +328,12 @@ void alq_grpc_on_cancel(struct alq_grpc_call *call, void (*on_cancel)(void *arg)
 {
     call->on_cancel = on_cancel;
     call->cancel_arg = arg;
+}
+
+void alq_grpc_on_drained(struct alq_grpc_call *call, void (*on_drained)(void *arg), void *arg)
+{
+    call->on_drained = on_drained;
+    call->drained_arg = arg;
 }
 
 int64_t alq_grpc_call_deadline_ns(const struct alq_grpc_call *call)

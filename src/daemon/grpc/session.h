@@ -81,6 +81,9 @@ void alq_grpc_fail(struct alq_grpc_call *call, enum alq_grpc_status status, cons
 /* One message of several. -1: out of memory or too much unsent (4 MiB); the caller fails the call.
  */
 int alq_grpc_send(struct alq_grpc_call *call, const uint8_t *message, size_t len);
+/* on_drained(arg) is called once, when all that was sent up to then is on its way; it may send. The
+ * end of the call forgets it. */
+void alq_grpc_on_drained(struct alq_grpc_call *call, void (*on_drained)(void *arg), void *arg);
 /* After the last message. The call must not be used any more. */
 void alq_grpc_finish(struct alq_grpc_call *call);
 

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/cdi/cdi.h"
+#include "daemon/kubelet/utf8.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/claim_spec.h"
 #include "dra.pb-c.h"
@@ -53,7 +54,7 @@ struct batch {
     struct item items[];
 };
 
-/* ---- texts and memory -------------------------------------------------------------------------
+/* ---- memory -------------------------------------------------------------------------
  */
 
 static void *budget_alloc(void *arg, size_t size)
@@ -69,25 +70,6 @@ static void budget_free(void *arg, void *p)
 {
     (void)arg;
     free(p);
-}
-
-/* Go refuses a whole message for one string that is not UTF-8; an error text may hold anything, and
- * may have been cut within a character. */
-static void make_utf8(char *text)
-{
-    for (unsigned char *s = (unsigned char *)text; *s;) {
-        size_t n = *s < 0x80 ? 1 : (*s & 0xe0) == 0xc0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 4;
-        int is_good = *s < 0x80 || (*s >= 0xc2 && *s <= 0xf4);
-        for (size_t i = 1; i < n && is_good; i++)
-            is_good = (s[i] & 0xc0) == 0x80;
-        if (is_good && n == 3)
-            is_good = !(s[0] == 0xe0 && s[1] < 0xa0) && !(s[0] == 0xed && s[1] > 0x9f);
-        if (is_good && n == 4)
-            is_good = !(s[0] == 0xf0 && s[1] < 0x90) && !(s[0] == 0xf4 && s[1] > 0x8f);
-        if (!is_good)
-            *s = '?';
-        s += is_good ? n : 1;
-    }
 }
 
 /* ---- replies ----------------------------------------------------------------------------------
@@ -228,7 +210,7 @@ static void on_item(void *arg, const struct alq_claim_spec *claim, const struct 
     if (!err && item->batch->is_prepare && !(item->claim = alq_claim_spec_dup(claim)))
         item->error = strdup(no_memory);
     if (err && (item->error = strdup(err->text)))
-        make_utf8(item->error);
+        alq_utf8_clean(item->error);
     batch_put(item->batch);
 }
 
@@ -259,7 +241,7 @@ static struct batch *batch_new(const struct service *service, struct alq_grpc_ca
         snprintf(item->id.uid, sizeof(item->id.uid), "%s", claims[i]->uid);
         snprintf(item->id.namespace_, sizeof(item->id.namespace_), "%s", claims[i]->namespace_);
         snprintf(item->id.name, sizeof(item->id.name), "%s", claims[i]->name);
-        make_utf8(item->id.uid);
+        alq_utf8_clean(item->id.uid);
         b->count++;
     }
     return b;

@@ -47,9 +47,11 @@ static void notify(void *arg, struct alq_grpc_call *call, const uint8_t *message
 struct alq_registration *alq_registration_new(const char *driver, const char *endpoint,
                                               struct alq_err *err)
 {
-    /* The kubelet takes the first that it knows. */
+    /* Of each service the kubelet takes the first form that it knows. */
     static char v1[] = "v1.DRAPlugin", v1beta1[] = "v1beta1.DRAPlugin";
-    static char *versions[] = {v1, v1beta1};
+    static char health_v1[] = "v1.DRAResourceHealth";
+    static char health_v1alpha1[] = "v1alpha1.DRAResourceHealth";
+    static char *versions[] = {v1, v1beta1, health_v1, health_v1alpha1};
     static char type[] = "DRAPlugin";
     Alq__Registration__PluginInfo info = ALQ__REGISTRATION__PLUGIN_INFO__INIT;
     struct alq_registration *r = calloc(1, sizeof(*r));

@@ -4,7 +4,6 @@
  * on nghttp2 that can also misbehave. Time is a number.
  */
 #include <dirent.h>
-#include <nghttp2/nghttp2.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,186 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "daemon/grpc/session.h"
-
-#define SECOND 1000000000ll
-#define STREAMS 256
-
-/* ---- a client ---------------------------------------------------------------------------------
- */
-
-struct answer {
-    char http_status[8];
-    char grpc_status[8];
-    char grpc_message[512];
-    char content_type[64];
-    uint8_t *data;
-    size_t len;
-    unsigned header_frames; /* with trailers-only there is one */
-    int is_closed;
-    uint32_t error;
-};
-
-struct peer {
-    nghttp2_session *h2;
-    struct alq_grpc_session *server;
-    struct answer answers[STREAMS];
-    int is_goaway;
-    int64_t now_ns;
-    int server_rc;
-};
-
-struct upload {
-    const uint8_t *data;
-    size_t len;
-    int is_open; /* no END_STREAM */
-};
-
-static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_len, const uint8_t *value, size_t len, uint8_t flags, void *user)
-{
-    (void)h2;
-    (void)flags;
-    (void)name_len;
-    (void)len;
-    struct answer *a = &((struct peer *)user)->answers[frame->hd.stream_id];
-    const char *n = (const char *)name, *v = (const char *)value;
-    if (!strcmp(n, ":status"))
-        snprintf(a->http_status, sizeof(a->http_status), "%s", v);
-    else if (!strcmp(n, "grpc-status"))
-        snprintf(a->grpc_status, sizeof(a->grpc_status), "%s", v);
-    else if (!strcmp(n, "grpc-message"))
-        snprintf(a->grpc_message, sizeof(a->grpc_message), "%s", v);
-    else if (!strcmp(n, "content-type"))
-        snprintf(a->content_type, sizeof(a->content_type), "%s", v);
-    return 0;
-}
-
-static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
-{
-    (void)h2;
-    struct peer *p = user;
-    if (frame->hd.type == NGHTTP2_HEADERS)
-        p->answers[frame->hd.stream_id].header_frames++;
-    if (frame->hd.type == NGHTTP2_GOAWAY)
-        p->is_goaway = 1;
-    return 0;
-}
-
-static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
-                   void *user)
-{
-    (void)h2;
-    (void)flags;
-    struct answer *a = &((struct peer *)user)->answers[id];
-    a->data = realloc(a->data, a->len + len + 1);
-    assert_non_null(a->data);
-    memcpy(a->data + a->len, data, len);
-    a->len += len;
-    return 0;
-}
-
-static int on_close(nghttp2_session *h2, int32_t id, uint32_t error, void *user)
-{
-    (void)h2;
-    struct answer *a = &((struct peer *)user)->answers[id];
-    a->is_closed = 1;
-    a->error = error;
-    return 0;
-}
-
-static void peer_open(struct peer *p, const struct alq_grpc_method *methods)
-{
-    nghttp2_session_callbacks *cb;
-    memset(p, 0, sizeof(*p));
-    p->now_ns = 1000 * SECOND;
-    p->server = alq_grpc_session_new(methods, NULL, NULL);
-    assert_non_null(p->server);
-    nghttp2_session_callbacks_new(&cb);
-    nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
-    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
-    nghttp2_session_client_new(&p->h2, cb, p);
-    nghttp2_session_callbacks_del(cb);
-    nghttp2_submit_settings(p->h2, NGHTTP2_FLAG_NONE, NULL, 0);
-}
-
-static void peer_close(struct peer *p)
-{
-    alq_grpc_session_free(p->server);
-    nghttp2_session_del(p->h2);
-    for (int i = 0; i < STREAMS; i++)
-        free(p->answers[i].data);
-}
-
-/* Lets both sides speak until neither has anything to say. */
-static void pump(struct peer *p)
-{
-    for (int is_quiet = 0; !is_quiet && !p->server_rc;) {
-        const uint8_t *data;
-        ssize_t n;
-        is_quiet = 1;
-        while ((n = nghttp2_session_mem_send(p->h2, &data)) > 0) {
-            is_quiet = 0;
-            p->server_rc = alq_grpc_session_feed(p->server, data, (size_t)n, p->now_ns);
-        }
-        while ((n = alq_grpc_session_take(p->server, &data)) > 0) {
-            is_quiet = 0;
-            assert_int_equal(nghttp2_session_mem_recv(p->h2, data, (size_t)n), n);
-        }
-    }
-}
-
-static ssize_t read_upload(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t length,
-                           uint32_t *flags, nghttp2_data_source *source, void *user)
-{
-    (void)h2;
-    (void)id;
-    (void)user;
-    struct upload *u = source->ptr;
-    size_t n = u->len < length ? u->len : length;
-    memcpy(buf, u->data, n);
-    u->data += n;
-    u->len -= n;
-    if (!u->len && u->is_open && !n)
-        return NGHTTP2_ERR_DEFERRED;
-    if (!u->len && !u->is_open)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    return (ssize_t)n;
-}
-
-static nghttp2_nv nv(const char *name, const char *value)
-{
-    return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
-                        strlen(value), NGHTTP2_NV_FLAG_NONE};
-}
-
-/* A request that may be wrong in one thing. */
-struct request {
-    const char *method, *path, *content_type, *timeout, *encoding, *extra;
-    struct upload upload;
-};
-
-static int32_t ask(struct peer *p, struct request *r)
-{
-    nghttp2_nv headers[9] = {nv(":method", r->method ? r->method : "POST"), nv(":scheme", "http"),
-                             nv(":path", r->path), nv(":authority", "localhost"),
-                             nv("te", "trailers")};
-    size_t n = 5;
-    headers[n++] = nv("content-type", r->content_type ? r->content_type : "application/grpc");
-    if (r->timeout)
-        headers[n++] = nv("grpc-timeout", r->timeout);
-    if (r->encoding)
-        headers[n++] = nv("grpc-encoding", r->encoding);
-    if (r->extra)
-        headers[n++] = nv("x-extra", r->extra);
-    nghttp2_data_provider provider = {.source.ptr = &r->upload, .read_callback = read_upload};
-    int has_body = r->upload.len || r->upload.is_open;
-    int32_t id = nghttp2_submit_request(p->h2, NULL, headers, n, has_body ? &provider : NULL, NULL);
-    assert_true(id > 0 && id < STREAMS);
-    pump(p);
-    return id;
-}
+#include "grpc_peer.h"
 
 /* ---- a service --------------------------------------------------------------------------------
  */
@@ -255,7 +75,7 @@ static int setup(void **state)
 {
     static struct peer peer;
     memset(&service, 0, sizeof(service));
-    peer_open(&peer, methods);
+    peer_open(&peer, methods, 0);
     *state = &peer;
     return 0;
 }
@@ -268,7 +88,7 @@ static int teardown(void **state)
 
 static void assert_refused(struct peer *p, struct request r, const char *status, const char *text)
 {
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_string_equal(a->http_status, "200");
     assert_string_equal(a->grpc_status, status);
     assert_non_null(strstr(a->grpc_message, text));
@@ -285,7 +105,7 @@ static void reply_of_one_message_has_headers_data_and_trailers(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Echo", .upload = HELLO};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_string_equal(a->http_status, "200");
     assert_string_equal(a->content_type, "application/grpc");
     assert_string_equal(a->grpc_status, "0");
@@ -300,7 +120,7 @@ static void reply_of_an_empty_message_is_a_prefix(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Echo", .upload = {empty, sizeof(empty), 0}};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_int_equal(a->len, sizeof(empty));
     assert_string_equal(a->grpc_status, "0");
 }
@@ -309,7 +129,7 @@ static void fail_encodes_its_message(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Refuse", .upload = HELLO};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_string_equal(a->grpc_status, "14");
     assert_string_equal(a->grpc_message, "50%25 off%0A%C3%A9");
 }
@@ -329,16 +149,16 @@ static void request_that_is_not_grpc_gets_an_http_status(void **state)
 {
     struct peer *p = *state;
     struct request get = {.path = "/test.Service/Echo", .method = "GET"};
-    assert_string_equal(p->answers[ask(p, &get)].http_status, "405");
+    assert_string_equal(p->answers[peer_ask(p, &get)].http_status, "405");
     struct request json = {
         .path = "/test.Service/Echo", .content_type = "application/json", .upload = HELLO};
-    assert_string_equal(p->answers[ask(p, &json)].http_status, "415");
+    assert_string_equal(p->answers[peer_ask(p, &json)].http_status, "415");
     struct request near = {
         .path = "/test.Service/Echo", .content_type = "application/grpcx", .upload = HELLO};
-    assert_string_equal(p->answers[ask(p, &near)].http_status, "415");
+    assert_string_equal(p->answers[peer_ask(p, &near)].http_status, "415");
     struct request proto = {
         .path = "/test.Service/Echo", .content_type = "application/grpc+proto", .upload = HELLO};
-    assert_string_equal(p->answers[ask(p, &proto)].grpc_status, "0");
+    assert_string_equal(p->answers[peer_ask(p, &proto)].grpc_status, "0");
 }
 
 static void request_with_a_bad_body_is_an_internal_error(void **state)
@@ -374,7 +194,7 @@ static void request_with_a_bad_header_is_refused(void **state)
     assert_refused(p, (struct request){.path = path, .extra = larger, .upload = HELLO}, "8",
                    "headers above");
     struct request fits = {.path = path, .extra = large, .upload = HELLO};
-    assert_string_equal(p->answers[ask(p, &fits)].grpc_status, "0");
+    assert_string_equal(p->answers[peer_ask(p, &fits)].grpc_status, "0");
 }
 
 static void message_above_the_limit_is_refused_by_its_length(void **state)
@@ -396,7 +216,7 @@ static void message_of_the_limit_comes_back_through_flow_control(void **state)
     data[2] = 0x40; /* 4 MiB, big endian */
     data[len - 1] = 0x5a;
     struct request r = {.path = "/test.Service/Echo", .upload = {data, len, 0}};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_string_equal(a->grpc_status, "0");
     assert_int_equal(a->len, len);
     assert_memory_equal(a->data, data, len);
@@ -407,14 +227,14 @@ static void replies_may_come_late_and_out_of_order(void **state)
 {
     struct peer *p = *state;
     struct request r1 = {.path = "/test.Service/Keep", .upload = HELLO}, r2 = r1;
-    int32_t first = ask(p, &r1), second = ask(p, &r2);
+    int32_t first = peer_ask(p, &r1), second = peer_ask(p, &r2);
     assert_int_equal(alq_grpc_session_open_calls(p->server), 2);
     alq_grpc_reply(service.kept[1], (const uint8_t *)"2", 1);
-    pump(p);
+    peer_pump(p);
     assert_string_equal(p->answers[second].grpc_status, "0");
     assert_string_equal(p->answers[first].grpc_status, "");
     alq_grpc_fail(service.kept[0], ALQ_GRPC_INTERNAL, "no");
-    pump(p);
+    peer_pump(p);
     assert_string_equal(p->answers[first].grpc_status, "13");
     assert_int_equal(alq_grpc_session_open_calls(p->server), 0);
     assert_int_equal(service.cancelled, 0);
@@ -424,15 +244,15 @@ static void stream_of_messages_ends_with_trailers(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Keep", .upload = HELLO};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     for (uint8_t i = 0; i < 3; i++) {
         assert_int_equal(alq_grpc_send(service.kept[0], &i, 1), 0);
-        pump(p);
+        peer_pump(p);
         assert_int_equal(a->len, 6 * (i + 1u));
         assert_false(a->is_closed);
     }
     alq_grpc_finish(service.kept[0]);
-    pump(p);
+    peer_pump(p);
     assert_string_equal(a->grpc_status, "0");
     assert_true(a->is_closed);
 }
@@ -441,10 +261,10 @@ static void stream_that_fails_midway_says_so_in_its_trailers(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Keep", .upload = HELLO};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     assert_int_equal(alq_grpc_send(service.kept[0], hello, 1), 0);
     alq_grpc_fail(service.kept[0], ALQ_GRPC_UNAVAILABLE, "going");
-    pump(p);
+    peer_pump(p);
     assert_int_equal(a->len, 6);
     assert_string_equal(a->grpc_status, "14");
     assert_string_equal(a->grpc_message, "going");
@@ -454,9 +274,9 @@ static void reset_by_the_peer_cancels_the_call(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Keep", .upload = HELLO};
-    int32_t id = ask(p, &r);
+    int32_t id = peer_ask(p, &r);
     nghttp2_submit_rst_stream(p->h2, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
-    pump(p);
+    peer_pump(p);
     assert_int_equal(service.cancelled, 1);
     assert_int_equal(alq_grpc_session_open_calls(p->server), 0);
 }
@@ -465,8 +285,8 @@ static void lost_connection_cancels_its_calls(void **state)
 {
     struct peer *p = *state;
     struct request r1 = {.path = "/test.Service/Keep", .upload = HELLO}, r2 = r1;
-    ask(p, &r1);
-    ask(p, &r2);
+    peer_ask(p, &r1);
+    peer_ask(p, &r2);
     alq_grpc_session_free(p->server);
     p->server = NULL;
     assert_int_equal(service.cancelled, 2);
@@ -476,14 +296,14 @@ static void deadline_ends_the_call(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Keep", .timeout = "1500m", .upload = HELLO};
-    const struct answer *a = &p->answers[ask(p, &r)];
+    const struct answer *a = &p->answers[peer_ask(p, &r)];
     int64_t at = p->now_ns + 1500000000;
     assert_int_equal(service.deadline_ns, at);
     assert_int_equal(alq_grpc_session_deadline_ns(p->server), at);
     alq_grpc_session_expire(p->server, at - 1);
     assert_int_equal(service.cancelled, 0);
     alq_grpc_session_expire(p->server, at);
-    pump(p);
+    peer_pump(p);
     assert_int_equal(service.cancelled, 1);
     assert_string_equal(a->grpc_status, "4");
     assert_int_equal(alq_grpc_session_deadline_ns(p->server), INT64_MAX);
@@ -493,13 +313,13 @@ static void shutdown_lets_open_calls_end(void **state)
 {
     struct peer *p = *state;
     struct request r = {.path = "/test.Service/Keep", .upload = HELLO};
-    int32_t id = ask(p, &r);
+    int32_t id = peer_ask(p, &r);
     alq_grpc_session_shutdown(p->server);
-    pump(p);
+    peer_pump(p);
     assert_true(p->is_goaway);
     assert_false(alq_grpc_session_is_over(p->server));
     alq_grpc_reply(service.kept[0], NULL, 0);
-    pump(p);
+    peer_pump(p);
     assert_string_equal(p->answers[id].grpc_status, "0");
     assert_true(alq_grpc_session_is_over(p->server));
 }
@@ -588,13 +408,7 @@ static void check_recorded(void *arg, struct alq_grpc_call *call, const uint8_t 
                            size_t len)
 {
     struct recorded *r = arg;
-    const json_t *want = NULL;
-    /* Requests to methods without a handler never come here. */
-    while (!want && r->seen < json_array_size(r->want)) {
-        want = json_array_get(r->want, r->seen++);
-        if (strstr(json_string_value(json_object_get(want, "path")), "Health"))
-            want = NULL;
-    }
+    const json_t *want = json_array_get(r->want, r->seen++);
     assert_non_null(want);
     const char *hex = json_string_value(json_object_get(want, "message"));
     assert_int_equal(strlen(hex), 2 * len);
@@ -605,7 +419,7 @@ static void check_recorded(void *arg, struct alq_grpc_call *call, const uint8_t 
     }
     const char *timeout = json_string_value(json_object_get(want, "timeout"));
     assert_int_equal(alq_grpc_call_deadline_ns(call),
-                     alq_grpc_timeout_parse(timeout, strlen(timeout)));
+                     timeout ? alq_grpc_timeout_parse(timeout, strlen(timeout)) : INT64_MAX);
     alq_grpc_reply(call, NULL, 0);
 }
 
@@ -628,6 +442,7 @@ static void replay(const char *name, size_t chunk)
         {DRA "v1.DRAPlugin/NodeUnprepareResources", check_recorded, &r},
         {DRA "v1beta1.DRAPlugin/NodePrepareResources", check_recorded, &r},
         {DRA "v1beta1.DRAPlugin/NodeUnprepareResources", check_recorded, &r},
+        {"/v1alpha1.DRAResourceHealth/NodeWatchResources", check_recorded, &r},
         {NULL, NULL, NULL}};
     struct alq_grpc_session *s = alq_grpc_session_new(table, NULL, NULL);
     const uint8_t *out;
@@ -639,9 +454,7 @@ static void replay(const char *name, size_t chunk)
         while (alq_grpc_session_take(s, &out) > 0)
             ;
     }
-    for (; r.seen < json_array_size(r.want); r.seen++)
-        assert_non_null(strstr(
-            json_string_value(json_object_get(json_array_get(r.want, r.seen), "path")), "Health"));
+    assert_int_equal(r.seen, json_array_size(r.want));
     assert_int_equal(alq_grpc_session_open_calls(s), 0);
     alq_grpc_session_free(s);
     json_decref(r.want);

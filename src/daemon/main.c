@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/grpc/server.h"
 #include "daemon/kube/kube.h"
@@ -237,6 +238,7 @@ static int open_state(struct daemon *d, struct alq_err *err)
 {
     struct adoption adoption = {d, ALQ_ERR_INIT};
     const struct alq_claim_source source = {get_claim, cancel_claim, d->kube};
+    const struct alq_clock clock = alq_clock_real(d->base);
     int rc = alq_boot_id_read(d->boot_id, err);
     if (!rc)
         rc = alq_store_open(d->cfg.state_dir, &d->store, err);
@@ -249,7 +251,7 @@ static int open_state(struct daemon *d, struct alq_err *err)
         return rc;
     d->work = alq_work_new(d->base, WORKERS, err);
     if (d->work)
-        d->prepare = alq_prepare_new(&d->cfg, d->base, d->work, d->files, &source, d->boot_id, err);
+        d->prepare = alq_prepare_new(&d->cfg, &clock, d->work, d->files, &source, d->boot_id, err);
     if (!d->prepare)
         return err->code;
     rc = alq_store_load(d->store, on_record, &adoption, err);

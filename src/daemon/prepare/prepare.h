@@ -8,7 +8,8 @@
  * An Unprepare cancels every Prepare of its claim that came before it. A Prepare is judged by a GET
  * made when its turn has come. Memory and cores promised on a GPU never exceed what it has; a
  * Prepare without room waits for an Unprepare, and near its deadline is refused with the names of
- * the holders, once those holders whose claims no longer exist have been unprepared.
+ * the holders. Holders whose claims no longer exist are found at once and unprepared (admit.c,
+ * which also says who may pass whom).
  */
 #ifndef ALQ_DAEMON_PREPARE_PREPARE_H
 #define ALQ_DAEMON_PREPARE_PREPARE_H
@@ -17,31 +18,24 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/domain.h"
 #include "daemon/prepare/allocation.h"
 #include "daemon/prepare/files.h"
+#include "daemon/prepare/lookup.h"
 
-struct event_base;
 struct alq_work;
 struct alq_prepare;
-
-/* How claims are looked up; alq_kube_get_claim and alq_kube_cancel, with their contracts. */
-struct alq_claim_source {
-    void *(*get)(void *arg, const char *namespace_, const char *name, long timeout_ms,
-                 void (*cb)(void *cb_arg, int status, json_t *body, const struct alq_err *err),
-                 void *cb_arg, struct alq_err *err);
-    void (*cancel)(void *call);
-    void *arg;
-};
 
 /* The end of an operation. err NULL: success; claim (borrowed) is what is prepared, NULL for
  * Unprepare. May come before the call that asked returns. */
 typedef void (*alq_prepare_cb)(void *arg, const struct alq_claim_spec *claim,
                                const struct alq_err *err);
 
-/* Everything passed outlives it. NULL when out of memory. */
-struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, struct event_base *base,
+/* Everything passed outlives it, but clock and source, which are copied. NULL when out of memory.
+ */
+struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, const struct alq_clock *clock,
                                     struct alq_work *work, struct alq_files *files,
                                     const struct alq_claim_source *source, const char *boot_id,
                                     struct alq_err *err);

@@ -9,12 +9,18 @@
 #include "base/err.h"
 #include "daemon/domain.h"
 
+/* Somebody's promise; remark says what is odd about it ("" for nothing), static text. */
+struct alq_room_holder {
+    const struct alq_claim_spec *claim;
+    const char *remark;
+};
+
 /*
  * Checks claim against the promises of holders[0..count) (claim's own uid among them is skipped,
- * adminAccess too). ALQ_EBUSY: names the GPU, what is left of it, and who holds the rest; *gpu_uuid
- * (may be NULL) then is the GPU's, borrowed from claim.
+ * adminAccess too). ALQ_EBUSY: names the GPU, what is asked and left, and who holds the rest, those
+ * with a remark first, in a text that leaves room for the claim's name in an error.
  */
-int alq_room_check(const struct alq_claim_spec *claim, const struct alq_claim_spec *const *holders,
-                   size_t count, const char **gpu_uuid, struct alq_err *err);
+int alq_room_check(const struct alq_claim_spec *claim, const struct alq_room_holder *holders,
+                   size_t count, struct alq_err *err);
 
 #endif

@@ -282,16 +282,16 @@ static void room_is_exact_to_the_byte_and_the_percent(void **state)
     (void)state;
     struct alq_share_spec held[] = {share("g", 1000, 60, 0)}, asks[] = {share("g", 24, 40, 0)};
     struct alq_claim_spec holder = claim_of("h", held, 1), asked = claim_of("a", asks, 1);
-    const struct alq_claim_spec *holders[] = {&holder};
+    const struct alq_room_holder holders[] = {{&holder, ""}};
     struct alq_err err = ALQ_ERR_INIT;
-    assert_int_equal(alq_room_check(&asked, holders, 1, NULL, NULL), 0);
+    assert_int_equal(alq_room_check(&asked, holders, 1, NULL), 0);
     asks[0].memory_bytes++;
-    assert_int_equal(alq_room_check(&asked, holders, 1, NULL, &err), ALQ_EBUSY);
+    assert_int_equal(alq_room_check(&asked, holders, 1, &err), ALQ_EBUSY);
     assert_non_null(strstr(err.text, "ns/claim-h"));
     assert_non_null(strstr(err.text, "24Mi"));
     asks[0].memory_bytes--;
     asks[0].cores_pct++;
-    assert_int_equal(alq_room_check(&asked, holders, 1, NULL, NULL), ALQ_EBUSY);
+    assert_int_equal(alq_room_check(&asked, holders, 1, NULL), ALQ_EBUSY);
 }
 
 static void room_counts_all_shares_of_a_gpu_and_no_others(void **state)
@@ -300,12 +300,12 @@ static void room_counts_all_shares_of_a_gpu_and_no_others(void **state)
     struct alq_share_spec asks[] = {share("g", 600, 50, 0), share("g", 424, 50, 0),
                                     share("other", 1024, 100, 0), share("g", 1024, 100, 1)};
     struct alq_claim_spec asked = claim_of("a", asks, 4);
-    const struct alq_claim_spec *holders[] = {&asked}; /* its own promise is no hindrance */
-    const char *gpu = NULL;
-    assert_int_equal(alq_room_check(&asked, holders, 1, &gpu, NULL), 0);
+    const struct alq_room_holder holders[] = {{&asked, ""}}; /* its own promise is no hindrance */
+    struct alq_err err = ALQ_ERR_INIT;
+    assert_int_equal(alq_room_check(&asked, holders, 1, &err), 0);
     asks[1].memory_bytes++;
-    assert_int_equal(alq_room_check(&asked, holders, 1, &gpu, NULL), ALQ_EBUSY);
-    assert_string_equal(gpu, "g");
+    assert_int_equal(alq_room_check(&asked, holders, 1, &err), ALQ_EBUSY);
+    assert_non_null(strstr(err.text, "hami-g:"));
 }
 
 int main(void)

@@ -18,6 +18,7 @@ from kubelet_peer import Peer  # noqa: E402
 CLAIMS = 1000
 PARALLEL = 110
 STARTS = 5
+QUIET_S = 3  # before memory is read: a second after the last answer the daemon gives back what a burst took
 
 
 def smaps(pid):
@@ -27,14 +28,9 @@ def smaps(pid):
 
 
 def rss_kib(pid):
-    """Resident memory of the daemon, and what its child has besides: the two map the same program and libraries, whose
-    pages are counted once."""
-    total = smaps(pid)["Rss"]
+    """Resident memory of the daemon and its NVML child, a plain sum: pages that both map are counted twice."""
     with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-        for child in file.read().split():
-            own = smaps(child)
-            total += own["Private_Clean"] + own["Private_Dirty"]
-    return total
+        return smaps(pid)["Rss"] + sum(smaps(child)["Rss"] for child in file.read().split())
 
 
 def starts(world):
@@ -96,6 +92,7 @@ def main():
         mark = len(world.said())
         for claim in claims(world, "c", CLAIMS):
             prepare(peer, claim)
+        time.sleep(QUIET_S)
         memory = rss_kib(world.daemon.pid)
         lines = re.findall(r"prepared .*took_us=(\d+) api_us=(\d+)", world.said()[mark:])
         own = [int(took) - int(api) for took, api in lines]

@@ -328,8 +328,6 @@ int main(int argc, char **argv)
     struct alq_err err = ALQ_ERR_INIT;
     struct daemon d = {.plugin_lock = -1};
     enum alq_config_action action;
-    if (argc > 1 && !strcmp(argv[1], ALQ_NVML_CHILD_FLAG))
-        return alq_nvml_child_main(argc, argv);
     /* Four workers need no arena each: resident memory is a figure. */
     mallopt(M_ARENA_MAX, 1);
     umask(022);

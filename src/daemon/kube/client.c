@@ -10,6 +10,7 @@
 
 #include <curl/curl.h>
 #include <event2/event.h>
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@
 #define CONNECT_MS 10000
 #define CONNECTIONS_MAX 12 /* the watch and what prepares ask at once; the rest waits in line */
 #define UNACKED_MS 30000
+#define QUIET_US                                                                                   \
+    900000 /* without an answer: what a burst of calls left in the heap is given back */
 
 struct alq_kube_call {
     TAILQ_ENTRY(alq_kube_call) link;
@@ -69,6 +72,7 @@ struct alq_kube {
     int is_loopback;
     CURLM *multi;
     struct event *timer;
+    struct event *quiet;
     struct call_list calls;
     long retry_after_ms;
     int is_refresh_broken; /* logged */
@@ -448,6 +452,7 @@ static void finish(struct alq_kube_call *call, CURLcode result)
             status = 0;
         call->cb(call->arg, (int)status, body, err.code ? &err : NULL);
         call_free(call);
+        event_add(kube->quiet, &(struct timeval){.tv_usec = QUIET_US});
     }
     kube->retry_after_ms = 0;
 }
@@ -535,6 +540,14 @@ static int on_timer_wanted(CURLM *multi, long ms, void *arg)
     return 0;
 }
 
+static void on_quiet(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg;
+    malloc_trim(0);
+}
+
 /* ---- for the rest of the daemon -----------------------------------------------------------------
  */
 
@@ -559,7 +572,8 @@ struct alq_kube *alq_kube_new(const struct alq_config *cfg, struct event_base *b
         goto fail;
     kube->multi = curl_multi_init();
     kube->timer = evtimer_new(base, on_timer, kube);
-    if (!kube->multi || !kube->timer) {
+    kube->quiet = evtimer_new(base, on_quiet, NULL);
+    if (!kube->multi || !kube->timer || !kube->quiet) {
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
         goto fail;
     }
@@ -591,6 +605,8 @@ void alq_kube_free(struct alq_kube *kube)
         curl_multi_cleanup(kube->multi); /* names its sockets once more: before the timer goes */
     if (kube->timer)
         event_free(kube->timer);
+    if (kube->quiet)
+        event_free(kube->quiet);
     alq_credentials_free(&kube->credentials);
     free(kube->url_base);
     curl_slist_free_all(kube->connect_to);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NVML child: loads the driver's libnvidia-ml.so.1 and answers each byte on descriptor 0 with
- * one line on descriptor 3. Single-threaded; it may hang or crash in any call of the driver, which
- * is why it is a process of its own. It ends when its parent does, when the library on disk is
- * replaced, and after it has said why there is no reading. It never touches a share, a record or
- * the network.
+ * aliquotd-nvml, the NVML child: loads the driver's libnvidia-ml.so.1 and answers each byte on
+ * descriptor 0 with one line on descriptor 3. Single-threaded; it may hang or crash in any call of
+ * the driver, which is why it is a process of its own. It ends when its parent does, when the
+ * library on disk is replaced, and after it has said why there is no reading. It never touches a
+ * share, a record or the network, and links nothing but libc and jansson.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +22,6 @@
 #include "base/file.h"
 #include "daemon/cdi/elf.h"
 #include "daemon/cdi/root.h"
-#include "daemon/nvml/nvml.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sysfs.h"
 
@@ -349,10 +348,10 @@ static int wait_for_request(void)
     return n == 1;
 }
 
-int alq_nvml_child_main(int argc, char **argv)
+int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        dprintf(2, "%s is for aliquotd's own use\n", ALQ_NVML_CHILD_FLAG);
+    if (argc != 2 || fcntl(REPLY_FD, F_GETFD) < 0) {
+        dprintf(2, "aliquotd-nvml is for aliquotd's own use\n");
         return 2;
     }
     prctl(PR_SET_NAME, "aliquotd-nvml");
@@ -367,7 +366,7 @@ int alq_nvml_child_main(int argc, char **argv)
         c->reading.code = 0;
         c->reading.left_out_count = 0;
         if (!is_loaded) {
-            rc = find_library(c, argv[2]);
+            rc = find_library(c, argv[1]);
             if (!rc)
                 rc = load(c);
             is_loaded = 1;

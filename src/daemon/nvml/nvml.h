@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NVML reader: aliquotd re-executed (/proc/self/exe --nvml-child ...) with a pipe, so that a
- * hang, a crash, a driver change or an absent driver stay in the child. The parent kills and
- * restarts it with back-off; it never calls NVML itself. Parent side: loop thread only.
+ * The NVML reader: a child process (aliquotd-nvml, child.c) with a pipe, so that a hang, a crash, a
+ * driver change or an absent driver stay there. It is a program of its own because the daemon's
+ * libraries would triple its memory. The parent kills and restarts it with back-off; it never calls
+ * NVML itself. Loop thread only.
  */
 #ifndef ALQ_DAEMON_NVML_NVML_H
 #define ALQ_DAEMON_NVML_NVML_H
@@ -14,8 +15,6 @@
 struct event_base;
 struct alq_nvml;
 
-#define ALQ_NVML_CHILD_FLAG "--nvml-child"
-
 /*
  * Called from the loop with the first reading and after each change. list is borrowed; names are ""
  * (the caller gives them). err == NULL: list is what NVML has (count may be 0). err != NULL: there
@@ -26,15 +25,11 @@ struct alq_nvml;
 typedef void (*alq_nvml_devices_cb)(void *arg, const struct alq_gpu_list *list,
                                     const struct alq_err *err);
 
-/* Starts the child. A missing driver is no error here. ALQ_EIO or ALQ_ENOMEM when no child can be
- * had at all. */
+/* Starts the child. A missing driver is no error here. ALQ_ENOENT when its program is not
+ * installed, ALQ_EIO or ALQ_ENOMEM when no child can be had at all. */
 struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config *cfg,
                                 alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err);
 /* Kills and reaps the child. NULL-safe. */
 void alq_nvml_stop(struct alq_nvml *nvml);
-
-/* main() hands over here when argv[1] is ALQ_NVML_CHILD_FLAG, before anything else is set up.
- * Returns the exit status. */
-int alq_nvml_child_main(int argc, char **argv);
 
 #endif

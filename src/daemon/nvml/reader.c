@@ -23,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
 
 #define FAILURES_TOLERATED 2 /* in a row, before the last reading is given up */
@@ -34,6 +35,8 @@ extern char **environ;
 
 struct alq_nvml {
     struct event_base *base;
+    int program_fd; /* -1: none; what program names, kept open */
+    char *program;
     char **argv;
     uint64_t reserve_bytes;
     struct alq_nvml_timing timing;
@@ -302,7 +305,7 @@ static int spawn(struct alq_nvml *n, int request_end, int reply_end)
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int rc = posix_spawn(&n->pid, n->argv[0], &actions, &attributes, n->argv, environ);
+    int rc = posix_spawn(&n->pid, n->program, &actions, &attributes, n->argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     if (rc)
@@ -355,7 +358,7 @@ static void start_child(struct alq_nvml *n)
             close(ask[1]);
         if (answer[0] >= 0)
             close(answer[0]);
-        snprintf(reason, sizeof(reason), "NVML reader %.160s cannot be started: %s", n->argv[0],
+        snprintf(reason, sizeof(reason), "NVML reader %.160s cannot be started: %s", n->program,
                  strerror(rc ? rc : ENOMEM));
         tell_absent(n, ALQ_EIO, reason);
         retry_later(n);
@@ -372,8 +375,9 @@ static void start_child(struct alq_nvml *n)
 /* ---- life ---------------------------------------------------------------------------------------
  */
 
-struct alq_nvml *alq_nvml_start_with(struct event_base *base, char *const *argv,
-                                     uint64_t reserve_bytes, const struct alq_nvml_timing *timing,
+struct alq_nvml *alq_nvml_start_with(struct event_base *base, const char *program,
+                                     char *const *argv, uint64_t reserve_bytes,
+                                     const struct alq_nvml_timing *timing,
                                      alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err)
 {
     size_t count = 0;
@@ -385,6 +389,8 @@ struct alq_nvml *alq_nvml_start_with(struct event_base *base, char *const *argv,
         return NULL;
     }
     n->base = base;
+    n->program_fd = -1;
+    n->program = strdup(program);
     n->reserve_bytes = reserve_bytes;
     n->timing = *timing;
     n->on_devices = on_devices;
@@ -393,7 +399,7 @@ struct alq_nvml *alq_nvml_start_with(struct event_base *base, char *const *argv,
     n->argv = calloc(count + 1, sizeof(*n->argv));
     n->line = malloc(ALQ_NVML_LINE_BYTES_MAX);
     n->timer = evtimer_new(base, on_timer, n);
-    int is_whole = n->argv && n->line && n->timer;
+    int is_whole = n->program && n->argv && n->line && n->timer;
     for (size_t i = 0; is_whole && i < count; i++)
         is_whole = (n->argv[i] = strdup(argv[i])) != NULL;
     if (!is_whole) {
@@ -415,9 +421,18 @@ struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config
                                                   .poll_ms = 10000,
                                                   .retry_min_ms = 500,
                                                   .retry_max_ms = 30000};
-    char exe[] = "/proc/self/exe", flag[] = ALQ_NVML_CHILD_FLAG;
-    char *const argv[] = {exe, flag, cfg->driver_root, NULL};
-    return alq_nvml_start_with(base, argv, cfg->reserve_bytes, &timing, on_devices, arg, err);
+    char name[] = ALQ_NVML_PROGRAM, path[64];
+    char *const argv[] = {name, cfg->driver_root, NULL};
+    alq_auto_free char *dir = NULL;
+    alq_auto_close int fd = -1;
+    if (alq_nvml_program_dir(&dir, err) || alq_nvml_program_open(dir, &fd, err))
+        return NULL;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    struct alq_nvml *n =
+        alq_nvml_start_with(base, path, argv, cfg->reserve_bytes, &timing, on_devices, arg, err);
+    if (n)
+        n->program_fd = alq_steal_fd(&fd);
+    return n;
 }
 
 void alq_nvml_stop(struct alq_nvml *n)
@@ -437,6 +452,9 @@ void alq_nvml_stop(struct alq_nvml *n)
     for (char **a = n->argv; a && *a; a++)
         free(*a);
     free(n->argv);
+    free(n->program);
+    if (n->program_fd >= 0)
+        close(n->program_fd);
     free(n->line);
     free(n->told);
     free(n->restart);

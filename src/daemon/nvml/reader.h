@@ -16,10 +16,11 @@ struct alq_nvml_timing {
     long retry_max_ms;
 };
 
-/* argv: program (a path) and arguments, NULL-terminated; copied. reserve_bytes: kept back from each
- * GPU. */
-struct alq_nvml *alq_nvml_start_with(struct event_base *base, char *const *argv,
-                                     uint64_t reserve_bytes, const struct alq_nvml_timing *timing,
+/* program: a path; argv: the child's arguments from its name on, NULL-terminated; both copied.
+ * reserve_bytes: kept back from each GPU. */
+struct alq_nvml *alq_nvml_start_with(struct event_base *base, const char *program,
+                                     char *const *argv, uint64_t reserve_bytes,
+                                     const struct alq_nvml_timing *timing,
                                      alq_nvml_devices_cb on_devices, void *arg,
                                      struct alq_err *err);
 

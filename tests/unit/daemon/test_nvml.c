@@ -23,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/reader.h"
 #include "daemon/nvml/sysfs.h"
@@ -243,7 +244,7 @@ static void run(struct parent *p, const char *script, unsigned wanted,
     alq_auto_free char *text = strdup(script);
     char *const argv[] = {shell, option, text, zero, p->dir, NULL};
     p->wanted = wanted;
-    p->nvml = alq_nvml_start_with(p->base, argv, reserve, timing, on_devices, p, NULL);
+    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, reserve, timing, on_devices, p, NULL);
     assert_non_null(p->nvml);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);
@@ -383,12 +384,45 @@ static void parent_without_a_program_says_so_and_retries(void **state)
     char missing[] = "/nonexistent/aliquotd";
     char *const argv[] = {missing, NULL};
     p->wanted = 1;
-    p->nvml = alq_nvml_start_with(p->base, argv, 0, &quick, on_devices, p, NULL);
+    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, 0, &quick, on_devices, p, NULL);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);
     alq_nvml_stop(p->nvml);
     assert_int_equal(p->codes[0], ALQ_EIO);
     assert_non_null(strstr(p->texts[0], "/nonexistent/aliquotd"));
+}
+
+static void program_is_found_beside_and_in_libexec_and_kept_when_replaced(void **state)
+{
+    struct parent *p = *state;
+    struct alq_err err = ALQ_ERR_INIT;
+    char sbin[128], libexec[128], path[256], seen[256] = "";
+    int fd = -1;
+    snprintf(sbin, sizeof(sbin), "%s/sbin", p->dir);
+    snprintf(libexec, sizeof(libexec), "%s/libexec/aliquot", p->dir);
+    assert_int_equal(alq_file_mkdirs(sbin, 0755, NULL), 0);
+    assert_int_equal(alq_file_mkdirs(libexec, 0755, NULL), 0);
+    if (!alq_nvml_program_open(sbin, &fd, &err)) { /* this machine has one installed */
+        close(fd);
+    } else {
+        assert_int_equal(err.code, ALQ_ENOENT);
+        assert_non_null(strstr(err.text, "install aliquot as a whole"));
+        assert_non_null(strstr(err.text, sbin));
+    }
+    static const char script[] = "#!/bin/sh\n";
+    snprintf(path, sizeof(path), "%s/" ALQ_NVML_PROGRAM, libexec);
+    assert_int_equal(alq_file_write_atomic(path, script, sizeof(script) - 1, 0755, 0, NULL), 0);
+    assert_int_equal(alq_nvml_program_open(sbin, &fd, NULL), 0);
+    close(fd);
+    snprintf(path, sizeof(path), "%s/" ALQ_NVML_PROGRAM, sbin);
+    assert_int_equal(alq_file_write_atomic(path, script, sizeof(script) - 1, 0755, 0, NULL), 0);
+    assert_int_equal(alq_nvml_program_open(sbin, &fd, NULL), 0);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    assert_true(readlink(path, seen, sizeof(seen) - 1) > 0);
+    assert_non_null(strstr(seen, "/sbin/" ALQ_NVML_PROGRAM));
+    assert_int_equal(access(path, X_OK), 0);
+    close(fd);
 }
 
 int main(void)
@@ -408,6 +442,7 @@ int main(void)
         ROW(parent_starts_another_child_when_the_driver_changed),
         ROW(parent_takes_no_nonsense),
         ROW(parent_without_a_program_says_so_and_retries),
+        ROW(program_is_found_beside_and_in_libexec_and_kept_when_replaced),
     };
 #undef ROW
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,8 @@ static void context_drop(struct CUctx_st *c)
     struct CUctx_st **at = &contexts;
 
     module_free_all(c);
+    array_free_all(c);
+    peer_forget(c);
     memory_free_owned(c);
     stream_free_all(c);
     event_free_all(c);

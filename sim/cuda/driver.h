@@ -41,6 +41,10 @@ enum magic {
     MAGIC_EXEC = 0x47455831,
     MAGIC_NODE = 0x474e4431,
     MAGIC_POOL = 0x504f4c31,
+    MAGIC_ARRAY = 0x41525231,
+    MAGIC_MIPMAP = 0x4d495031,
+    MAGIC_TEXTURE = 0x54455831,
+    MAGIC_SURFACE = 0x53524631,
     MAGIC_DEAD = 0x44454144,
 };
 
@@ -253,12 +257,23 @@ struct CUctx_st *context_by_id(uint32_t id); /* NULL when it is gone */
 /* memory.c */
 CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out);
 CUresult memory_free(CUdeviceptr address);
+/* Frees an allocation of that kind, which cuMemFree leaves alone. */
+CUresult memory_release(CUdeviceptr address, enum va_kind kind);
 void memory_free_owned(struct CUctx_st *context);
 /* The host memory behind [address, address + bytes), which must lie in one live allocation; marks
  * it as backed when is_write. NULL when it does not. */
 void *memory_host(CUdeviceptr address, size_t bytes, bool is_write);
 /* The device whose window holds the address, or NULL for host memory. */
 struct device *memory_device(CUdeviceptr address);
+
+/* array.c: the context goes; its arrays' memory goes with the rest. */
+void array_free_all(struct CUctx_st *context);
+
+/* peer.c: no other context reaches this one any more, nor it others. */
+void peer_forget(struct CUctx_st *context);
+
+/* managed.c: advice for the allocation at base is forgotten. */
+void managed_forget(uint64_t base);
 
 /* stream.c */
 CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_st **stream);
@@ -298,6 +313,8 @@ struct copy {
     void *to;
     const void *from;
     size_t width, rows, to_pitch, from_pitch;
+    size_t slices, to_slice, from_slice; /* slices 0: one */
+    bool is_host;                        /* a fill of page-locked memory */
     uint64_t value;
     unsigned int element;
 };
@@ -318,6 +335,12 @@ void capture_abandon(struct CUstream_st *stream);
 bool capture_implicit(struct CUctx_st *context);
 
 /* copy.c */
+CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async);
+/* One side of a copy: device memory when it is, or when is_device says that it must be. */
+CUresult copy_side(uint64_t address, size_t bytes, bool is_device, bool is_write, void **host,
+                   bool *on_device);
+/* copy3d.c: what a three-dimensional copy (arrays too) moves; rows 0 when that is nothing. */
+CUresult copy_describe(const CUDA_MEMCPY3D *params, struct copy *copy);
 void copy_run(const struct copy *copy);
 uint64_t copy_duration_ns(const struct copy *copy);
 

@@ -268,17 +268,6 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
-{
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    TRY(device_get(peer, &d));
-    NEED(can, CUDA_ERROR_INVALID_VALUE);
-    *can = 0;
-    return CUDA_SUCCESS;
-}
-
 CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     struct device *d;

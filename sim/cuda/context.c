@@ -60,6 +60,7 @@ static void context_open(struct CUctx_st *c, struct device *d, unsigned int flag
     c->id = ++last_id;
     c->device = d;
     c->flags = flags;
+    c->epoch = atomic_load_explicit(&d->control->epoch, memory_order_acquire);
     c->is_primary = is_primary;
     c->api_version = api_version;
     c->limits[CU_LIMIT_STACK_SIZE] = 1024;
@@ -80,7 +81,9 @@ static CUresult context_make(struct device *d, unsigned int flags, bool is_prima
 {
     struct CUctx_st *c;
 
-    NEED(!sim_connection_lost(&driver_connection), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    NEED(!sim_connection_lost(&driver_connection) &&
+             atomic_load_explicit(&d->control->condition, memory_order_acquire) == SIM_DEVICE_OK,
+         CUDA_ERROR_DEVICE_UNAVAILABLE);
     if (!d->memory.base)
         NEED(va_open(&d->memory, d->info.total_bytes, false) == 0, CUDA_ERROR_OUT_OF_MEMORY);
     if (!d->managed.base)

@@ -54,6 +54,7 @@ struct device {
     struct sim_ledger ledger;
     struct sim_timeline *timeline;
     struct sim_node_device *shared;
+    const struct sim_control_device *control;
     pthread_mutex_t memory_lock, time_lock;
     struct va_window memory, managed;
     struct CUctx_st *primary; /* made at the first retain */
@@ -98,6 +99,7 @@ struct CUctx_st {
     uint32_t magic;
     uint32_t id;
     struct device *device;
+    uint32_t epoch; /* of the device when it was made */
     bool is_primary;
     unsigned int references; /* of a primary context */
     unsigned int flags;
@@ -207,6 +209,16 @@ static inline bool driver_ready(void)
     return driver_alive && *driver_alive;
 }
 
+/* What a context fails with for good once its device was lost or an XID ended it. */
+static inline CUresult context_fault(const struct CUctx_st *context)
+{
+    const struct sim_control_device *c = context->device->control;
+
+    if (atomic_load_explicit(&c->epoch, memory_order_acquire) == context->epoch)
+        return CUDA_SUCCESS;
+    return (CUresult)atomic_load_explicit(&c->code, memory_order_relaxed);
+}
+
 /* The context calls of this thread go to, or NULL; checks that the driver is ready. */
 static inline CUresult current(struct CUctx_st **context)
 {
@@ -217,7 +229,8 @@ static inline CUresult current(struct CUctx_st **context)
     if (!t->depth || !t->stack[t->depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
     *context = t->stack[t->depth - 1];
-    return (*context)->magic == MAGIC_CONTEXT ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (*context)->magic == MAGIC_CONTEXT ? context_fault(*context)
+                                              : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 #define NEED(condition, error)                                                                     \

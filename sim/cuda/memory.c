@@ -196,6 +196,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     used = sim_word_bytes(atomic_load(&c->device->shared->used));
     total = c->device->shared->capacity_bytes;
     *total_bytes = total;
+    total = sim_usable_bytes(c->device->shared);
     *free_bytes = used < total ? total - used : 0;
     return CUDA_SUCCESS;
 }

@@ -265,6 +265,14 @@ CUresult cuLibraryLoadData(CUlibrary *, const void *, CUjit_option *, void **, u
 CUresult cuLibraryLoadFromFile(CUlibrary *, const char *, CUjit_option *, void **, unsigned int,
     CUlibraryOption *, void **, unsigned int);
 CUresult cuLibraryUnload(CUlibrary);
+CUresult cuLinkAddData(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int,
+    CUjit_option *, void **);
+CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int,
+    CUjit_option *, void **);
+CUresult cuLinkAddFile(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *,
+    void **);
+CUresult cuLinkAddFile_v2(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *,
+    void **);
 CUresult cuLinkComplete(CUlinkState, void **, size_t *);
 CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *);

@@ -22,7 +22,7 @@
 #pragma GCC visibility pop
 #include "client/client.h"
 #include "common/account.h"
-#include "common/ptx.h"
+#include "common/sm.h"
 #include "common/timeline.h"
 #include "cuda/va.h"
 
@@ -45,12 +45,17 @@ enum magic {
     MAGIC_MIPMAP = 0x4d495031,
     MAGIC_TEXTURE = 0x54455831,
     MAGIC_SURFACE = 0x53524631,
+    MAGIC_LINK = 0x4c4e4b31,
+    MAGIC_GREEN = 0x47524e31,
+    MAGIC_RESOURCE = 0x52455331,
+    MAGIC_USER = 0x55534f31,
     MAGIC_DEAD = 0x44454144,
 };
 
 struct device {
     int ordinal; /* CUdevice */
     struct sim_device_info info;
+    struct sim_sm sm;
     struct sim_ledger ledger;
     struct sim_timeline *timeline;
     struct sim_node_device *shared;
@@ -124,60 +129,11 @@ struct builtin {
     void (*run)(const uint64_t *args);
 };
 
-struct kernel_info {
-    char *name;
-    bool has_params;
-    uint32_t param_count;
-    uint32_t param_bytes[SIM_PTX_PARAMS], param_offset[SIM_PTX_PARAMS];
-    const struct builtin *builtin;
-};
-
-/* What a module is made of; shared by a library and the modules made of it. */
-struct image {
-    unsigned int references;
-    bool is_ptx; /* else any kernel name is taken for one that is there */
-    struct sim_ptx ptx;
-};
-
-struct CUfunc_st {
-    uint32_t magic;
-    struct CUmod_st *module;
-    struct CUfunc_st *next;
-    struct CUkern_st *kernel; /* set when it came from a library */
-    struct kernel_info info;
-    int attributes[CU_FUNC_ATTRIBUTE_MAX];
-    CUfunc_cache cache;
-};
-
-struct module_global {
-    const char *name;
-    CUdeviceptr address;
-    uint64_t bytes;
-};
-
-struct CUmod_st {
-    uint32_t magic;
-    struct CUctx_st *context;
-    struct CUmod_st *next;
-    struct image *image;
-    struct CUlib_st *library; /* whose it is, if it is one's */
-    struct CUfunc_st *functions;
-    struct module_global *globals;
-    uint64_t charged_bytes;
-};
-
-struct CUkern_st {
-    uint32_t magic;
-    struct CUlib_st *library;
-    struct CUkern_st *next;
-    char *name;
-};
-
-struct CUlib_st {
-    uint32_t magic;
-    struct image *image;
-    struct CUkern_st *kernels;
-    struct CUmod_st **modules; /* by device */
+/* What a launch asks for besides its arguments. */
+struct launch_shape {
+    unsigned int grid[3], block[3], shared_bytes;
+    unsigned int cluster[3]; /* 0: none */
+    bool is_cooperative;     /* all blocks at once */
 };
 
 /* One launch, ready to run: what a stream or a graph node carries. */
@@ -311,13 +267,17 @@ CUresult function_of(CUfunction handle, struct CUctx_st *context, struct CUfunc_
 
 /* launch.c */
 const struct builtin *builtin_find(const char *name);
-CUresult launch_prepare(struct CUfunc_st *function, const unsigned int grid[3],
-                        const unsigned int block[3], void **params, void **extra,
-                        struct launch *launch);
+/* How long a kernel of that shape takes; reads what a built-in kernel needs of its arguments. */
+void launch_time(const struct device *device, const struct launch_shape *shape,
+                 struct launch *launch);
 void launch_run(const struct launch *launch, struct CUstream_st *stream);
 void launch_compute(const struct launch *launch);
-CUresult launch_check(struct CUfunc_st *function, const unsigned int grid[3],
-                      const unsigned int block[3], unsigned int shared_bytes);
+
+/* launch_call.c */
+CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *shape);
+/* Checks the launch, reads its arguments and says how long it takes. */
+CUresult launch_prepare(struct CUfunc_st *function, const struct launch_shape *shape, void **params,
+                        void **extra, struct launch *launch);
 
 /* graph.c */
 enum copy_kind { COPY_HOST, COPY_DEVICE, COPY_FILL };

@@ -100,6 +100,7 @@ static void open_device(struct device *d, int ordinal, const struct sim_device_i
 
     d->ordinal = ordinal;
     d->info = *info;
+    d->sm = sim_sm_of(info->cc_major, info->cc_minor);
     d->shared = &c->node->device[i];
     d->control = &c->control->device[i];
     d->timeline = &c->client->device[i].timeline;

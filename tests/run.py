@@ -329,8 +329,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("ALIQUOT_BUILD", "build"), help="build directory")
     parser.add_argument("-k", metavar="PATTERN", help="only suites, or tests of Python suites, whose name holds this")
-    parser.add_argument("--suite", metavar="PREFIX", default="",
-                        help="only suites whose name begins so: unit, unit/base, integration/load")
+    parser.add_argument("--suite", metavar="PREFIX", action="append",
+                        help="only suites whose name begins so: unit, unit/base, integration/load; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the suites and stop")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -342,7 +342,7 @@ def main():
     logs.mkdir(parents=True, exist_ok=True)
     suites = [s for s in unit_suites(build) if not args.k or names(args.k, s.name)]
     suites += python_suites(build, args.k)
-    suites = [s for s in suites if s.name.startswith(args.suite)]
+    suites = [s for s in suites if s.name.startswith(tuple(args.suite or [""]))]
     if args.list:
         print("\n".join(s.name for s in suites))
         return 0

@@ -15,6 +15,8 @@ import unittest
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 LIBRARY = BUILD / "src/vgpu/libvgpu.so"
+CC = os.environ.get("ALIQUOT_CC", "cc")
+RUN = os.environ.get("ALIQUOT_RUN", "env").split()  # an emulator that takes -E NAME=VALUE for the program's environment
 ENTRY = REPO / "src/vgpu/entry"
 DATA = REPO / "sim/data"
 DOORS = {"dlsym", "dlvsym", "dlopen", "dlmopen"}
@@ -196,7 +198,7 @@ def generate(directory, kind):
     answers = "0, 2, 201, 719" if kind == "cu" else "0, 3, 15, 999"
     (directory / "fake.c").write_text("\n".join(driver))
     (directory / "client.c").write_text(CLIENT.replace("ANSWERS", answers).replace("CALLS", "\n".join(calls)))
-    flags = ["cc", "-O1", "-w", "-fno-builtin", "-I", REPO / "include"]
+    flags = [CC, "-O1", "-w", "-fno-builtin", "-I", REPO / "include"]
     subprocess.run([*flags, "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-o", directory / soname, directory / "fake.c"], check=True)
     subprocess.run([*flags, "-o", directory / "client", directory / "client.c", "-L", directory, f"-l:{soname}"], check=True)
     return len(calls)
@@ -272,11 +274,12 @@ class Through(unittest.TestCase):
         for name, data in zip(("control", "usage"), control(memory_bytes)):
             (share / name).write_bytes(data)
 
-    def run_client(self, *args, **env):
-        result = subprocess.run([self.directory / "client", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
-                                env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(self.directory),
-                                     "LD_PRELOAD": str(self.directory / "libvgpu.so"),
-                                     "ALIQUOT_SHARE_ROOT": str(self.directory / "shares"), **env})
+    def run_client(self, *args):
+        env = [f"LD_LIBRARY_PATH={self.directory}", f"LD_PRELOAD={self.directory}/libvgpu.so", f"ALIQUOT_SHARE_ROOT={self.directory}/shares"]
+        if RUN != ["env"]:
+            env = [word for setting in env for word in ("-E", setting)]
+        result = subprocess.run([*RUN, *env, self.directory / "client", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, timeout=60, env={"PATH": os.environ["PATH"]})
         return result.returncode, result.stdout
 
     def assertThrough(self, kind):
@@ -307,7 +310,7 @@ class Through(unittest.TestCase):
         for source, flags in (("driver.c", ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", self.directory / "libcuda.so.1"]),
                               ("other.c", ["-shared", "-fPIC", "-o", self.directory / "other.so"]),
                               ("asks.c", ["-o", self.directory / "client"])):
-            subprocess.run(["cc", "-w", "-I", REPO / "include", self.directory / source, *flags, "-ldl"], check=True)
+            subprocess.run([CC, "-w", "-I", REPO / "include", self.directory / source, *flags, "-ldl"], check=True)
         self.share()
         self.assertEqual(self.run_client(self.directory), (0, ""))
         usage = (self.directory / "shares/claim-0/usage").read_bytes()

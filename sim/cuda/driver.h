@@ -102,11 +102,14 @@ struct CUevent_st {
 
 struct CUctx_st {
     uint32_t magic;
-    uint32_t id;
+    uint32_t id; /* of a green context's form the primary's: that owns what is made in it */
     struct device *device;
-    uint32_t epoch; /* of the device when it was made */
+    struct CUctx_st *root;       /* itself; the primary one of a green context's form */
+    struct CUgreenCtx_st *green; /* NULL but for a green context's form */
+    uint32_t epoch;              /* of the device when it was made */
     bool is_primary;
-    unsigned int references; /* of a primary context */
+    unsigned int references; /* retains of a primary context, attachments of another */
+    uint64_t limit_bytes;    /* device memory that its limits cost */
     unsigned int flags;
     unsigned int api_version;
     struct CUctx_st *next;
@@ -220,6 +223,9 @@ static inline void raise_to(_Atomic uint64_t *word, uint64_t value)
 CUresult device_get(CUdevice ordinal, struct device **device);
 
 /* context.c */
+/* The primary context of the device, made if need be; a reference more, or less. */
+CUresult primary_retain(struct device *device, struct CUctx_st **context);
+CUresult primary_release(struct device *device);
 CUresult context_check(CUcontext context);
 struct CUctx_st *context_by_id(uint32_t id); /* NULL when it is gone */
 

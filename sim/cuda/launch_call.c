@@ -155,7 +155,7 @@ static CUresult launch(CUfunction function, const struct launch_shape *shape, CU
     TRY(current(&c));
     TRY(function_of(function, c, &f));
     TRY(stream_get(stream, c, &s));
-    NEED(s->context->device == f->module->context->device, CUDA_ERROR_INVALID_HANDLE);
+    NEED(s->context->root == f->module->context, CUDA_ERROR_INVALID_HANDLE);
     TRY(launch_prepare(f, shape, params, extra, &l));
     if (atomic_load_explicit(&s->capture, memory_order_relaxed))
         return capture_launch(s, f, &l);

@@ -241,6 +241,7 @@ static CUresult library_module(struct CUlib_st *l, struct CUctx_st *c, struct CU
     struct image *image = l->image[c->device->ordinal];
     struct CUmod_st *m;
 
+    c = c->root;
     for (m = l->modules; m && m->context != c; m = m->next_of_library)
         ;
     if (!m) {

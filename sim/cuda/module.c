@@ -152,7 +152,7 @@ static CUresult load(CUmodule *module, const void *bytes, size_t known, struct j
     TRY(capture_unsafe());
     TRY(image_new(bytes, known, c->device, log, &image));
     pthread_mutex_lock(&driver_lock);
-    rc = module_new(c, image, module);
+    rc = module_new(c->root, image, module);
     pthread_mutex_unlock(&driver_lock);
     return rc;
 }

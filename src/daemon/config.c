@@ -20,7 +20,7 @@
 #define FILE_MAX_BYTES (1024 * 1024)
 #define LIST_MAX 64
 
-enum kind { KIND_TEXT, KIND_PATH, KIND_BYTES, KIND_LEVEL, KIND_FORMAT, KIND_BOOL };
+enum kind { KIND_TEXT, KIND_PATH, KIND_BYTES, KIND_LEVEL, KIND_FORMAT, KIND_BOOL, KIND_WHOLE_GPU };
 
 struct setting {
     const char *flag; /* without "--" */
@@ -58,6 +58,8 @@ static const struct setting settings[] = {
     ROW("reserve", KIND_BYTES, reserve_bytes, "0", "memory of each GPU that is never promised"),
     ROW("context-estimate", KIND_BYTES, context_estimate_bytes, "256Mi",
         "memory reserved in a share before a CUDA context is made"),
+    ROW("whole-gpu", KIND_WHOLE_GPU, whole_gpu, "limit",
+        "limit or passthrough: a claim of a whole GPU gets no library and no share"),
     ROW("log-level", KIND_LEVEL, log_level, "info", "error, warn, info or debug"),
     ROW("log-format", KIND_FORMAT, log_format, "text", "text or json"),
     ROW("allow-non-tmpfs", KIND_BOOL, is_non_tmpfs_allowed, "false",
@@ -137,6 +139,15 @@ static int set_value(struct alq_config *cfg, const struct setting *s, const char
             *(int *)field(cfg, s) = 0;
         else
             return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is neither true nor false", name, text);
+        return 0;
+    case KIND_WHOLE_GPU:
+        if (!strcmp(text, "limit"))
+            *(enum alq_whole_gpu *)field(cfg, s) = ALQ_WHOLE_GPU_LIMIT;
+        else if (!strcmp(text, "passthrough"))
+            *(enum alq_whole_gpu *)field(cfg, s) = ALQ_WHOLE_GPU_PASSTHROUGH;
+        else
+            return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is neither limit nor passthrough", name,
+                               text);
         return 0;
     }
     return rc ? alq_err_wrap(err, "%s", name) : 0;

@@ -24,6 +24,12 @@ struct alq_extra_mount {
         *options; /* NULL-terminated; never empty: ["rw", "nosuid", "nodev", "bind"] unless given */
 };
 
+/* What a share of a whole GPU (all cores, all memory) gets. */
+enum alq_whole_gpu {
+    ALQ_WHOLE_GPU_LIMIT,       /* a share like any other: library, limits, figures */
+    ALQ_WHOLE_GPU_PASSTHROUGH, /* the device alone */
+};
+
 /* No string is NULL unless its comment says so; paths are absolute and have no trailing slash (but
  * "/"). */
 struct alq_config {
@@ -47,6 +53,7 @@ struct alq_config {
         reserve_bytes; /* --reserve: kept back from every GPU, on top of the driver's own reserve */
     uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is
                                         made */
+    enum alq_whole_gpu whole_gpu;    /* --whole-gpu */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
     int is_non_tmpfs_allowed; /* --allow-non-tmpfs: run dir may lie on a disk; tests only */

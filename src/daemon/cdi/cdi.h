@@ -61,10 +61,11 @@ int alq_library_sweep(const struct alq_config *cfg, const struct alq_library *cu
 
 /* Spec of one claim: kind "k8s.<driver>/claim", one device per share named by its share id,
  * spec-level edits for what all share. Mounts <run dir>/shares/<share
- * id>/{control,usage,hami.cache} at ALQ_SHARE_ROOT/<share id>/ (not for adminAccess; the caller
- * makes all three files), sets HAMi-core's variables (CUDA_DEVICE_MEMORY_SHARED_CACHE is
- * hami.cache), extraMounts and extraEnv. The GPU's node comes from share->gpu_minor; ALQ_ENOENT
- * when dev root lacks it. The lowest cdiVersion that is valid. *spec is the caller's. */
+ * id>/{control,usage,hami.cache} at ALQ_SHARE_ROOT/<share id>/ (the caller makes all three files),
+ * mounts our library and sets HAMi-core's variables (CUDA_DEVICE_MEMORY_SHARED_CACHE is
+ * hami.cache), all three only with shares that are enforced; extraMounts and extraEnv for all. The
+ * GPU's node comes from share->gpu_minor; ALQ_ENOENT when dev root lacks it. The lowest cdiVersion
+ * that is valid. *spec is the caller's. */
 int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_files *files,
                        const struct alq_library *library, const struct alq_claim_spec *claim,
                        json_t **spec, struct alq_err *err);

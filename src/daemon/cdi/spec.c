@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds the CDI spec of a claim, see cdi.h. What all shares of a claim have in common stands once
- * at the top (driver libraries, control nodes, our library); each share is one device with its
- * GPU's node, its files and HAMi-core's variables. The result has passed alq_cdi_validate. No I/O
- * but a stat of each GPU's node.
+ * at the top (driver libraries, control nodes); each share is one device with its GPU's node and,
+ * when it is enforced, its files, our library and HAMi-core's variables. The result has passed
+ * alq_cdi_validate. No I/O but a stat of each GPU's node.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "daemon/cdi/cdi.h"
 #include "daemon/cdi/scan.h"
 #include "daemon/cdi/validate.h"
+#include "daemon/state/claim_spec.h"
 
 #define LIBRARY_CONTAINER_PATH "/usr/local/vgpu/libvgpu.so"
 #define PRELOAD_CONTAINER_PATH "/etc/ld.so.preload"
@@ -88,17 +89,7 @@ static void add_mount(const struct alq_config *cfg, json_t *mounts, const char *
         append(mounts, mount(host_path, container_path, options_ro()));
 }
 
-static int is_limited(const struct alq_claim_spec *claim)
-{
-    for (uint32_t i = 0; i < claim->share_count; i++) {
-        if (!claim->shares[i].is_admin)
-            return 1;
-    }
-    return 0;
-}
-
-static json_t *common_edits(const struct alq_config *cfg, const struct alq_driver_files *files,
-                            const struct alq_library *library, int has_limits)
+static json_t *common_edits(const struct alq_config *cfg, const struct alq_driver_files *files)
 {
     json_t *env = json_array(), *nodes = json_array(), *mounts = json_array();
 
@@ -110,10 +101,6 @@ static json_t *common_edits(const struct alq_config *cfg, const struct alq_drive
         append(nodes, node(&files->nodes[i]));
     for (size_t i = 0; i < files->mount_count; i++)
         add_mount(cfg, mounts, files->mounts[i].host_path, files->mounts[i].container_path);
-    if (has_limits && library->library_path[0]) {
-        add_mount(cfg, mounts, library->library_path, LIBRARY_CONTAINER_PATH);
-        add_mount(cfg, mounts, library->preload_path, PRELOAD_CONTAINER_PATH);
-    }
     for (size_t i = 0; i < cfg->extra_mount_count; i++) {
         const struct alq_extra_mount *extra = &cfg->extra_mounts[i];
         json_t *options = json_array();
@@ -180,8 +167,9 @@ static void add_share_files(json_t *mounts, const struct alq_config *cfg,
     }
 }
 
-static int share_device(const struct alq_config *cfg, const struct alq_claim_spec *claim,
-                        const struct alq_share_spec *share, json_t *devices, struct alq_err *err)
+static int share_device(const struct alq_config *cfg, const struct alq_library *library,
+                        const struct alq_claim_spec *claim, const struct alq_share_spec *share,
+                        json_t *devices, struct alq_err *err)
 {
     char name[32];
     struct alq_driver_node gpu = {0};
@@ -192,10 +180,15 @@ static int share_device(const struct alq_config *cfg, const struct alq_claim_spe
 
     json_t *edits = json_pack("{s:[o]}", "deviceNodes", node(&gpu));
     alq_driver_node_clear(&gpu);
-    if (!share->is_admin) {
+    if (alq_share_is_enforced(cfg, share)) {
         json_t *env = json_array(), *mounts = json_array();
         add_limits(env, share, gpu_position(claim, share));
         add_share_files(mounts, cfg, share);
+        /* Here and not at the top: a container that uses another request only is left alone. */
+        if (library->library_path[0]) {
+            add_mount(cfg, mounts, library->library_path, LIBRARY_CONTAINER_PATH);
+            add_mount(cfg, mounts, library->preload_path, PRELOAD_CONTAINER_PATH);
+        }
         put(edits, "env", env);
         put(edits, "mounts", mounts);
     }
@@ -212,14 +205,14 @@ int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_fil
     is_broken = 0;
     alq_auto_json json_t *devices = json_array();
     for (uint32_t i = 0; i < claim->share_count; i++) {
-        int rc = share_device(cfg, claim, &claim->shares[i], devices, err);
+        int rc = share_device(cfg, library, claim, &claim->shares[i], devices, err);
         if (rc)
             return rc;
     }
     alq_auto_free char *kind = alq_str_printf("k8s.%s/claim", cfg->driver_name);
-    alq_auto_json json_t *built = json_pack("{s:s, s:s, s:O, s:o}", "cdiVersion", "0.3.0", "kind",
-                                            kind ? kind : "", "devices", devices, "containerEdits",
-                                            common_edits(cfg, files, library, is_limited(claim)));
+    alq_auto_json json_t *built =
+        json_pack("{s:s, s:s, s:O, s:o}", "cdiVersion", "0.3.0", "kind", kind ? kind : "",
+                  "devices", devices, "containerEdits", common_edits(cfg, files));
     if (!built || is_broken || json_array_size(devices) != claim->share_count)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     put(built, "cdiVersion", json_string(alq_cdi_lowest_version(built)));

@@ -281,7 +281,7 @@ static int make_files(struct alq_files *files, const struct alq_claim_spec *clai
                       struct alq_err *err)
 {
     for (uint32_t i = 0; i < claim->share_count; i++) {
-        if (claim->shares[i].is_admin)
+        if (!alq_share_is_enforced(files->cfg, &claim->shares[i]))
             continue;
         int rc = alq_share_dir_ensure(files->cfg, &claim->shares[i], NULL, err);
         if (rc)

@@ -60,6 +60,13 @@ int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_
     return 1;
 }
 
+int alq_share_is_enforced(const struct alq_config *cfg, const struct alq_share_spec *share)
+{
+    int is_whole =
+        share->cores_pct == ALQ_CORES_ALL && share->memory_bytes >= share->gpu_memory_bytes;
+    return !share->is_admin && !(is_whole && cfg->whole_gpu == ALQ_WHOLE_GPU_PASSTHROUGH);
+}
+
 int alq_claim_uid_is_valid(const char *uid)
 {
     size_t n = strlen(uid);

@@ -5,6 +5,7 @@
 #ifndef ALQ_DAEMON_STATE_CLAIM_SPEC_H
 #define ALQ_DAEMON_STATE_CLAIM_SPEC_H
 
+#include "daemon/config.h"
 #include "daemon/domain.h"
 
 /* Deep copy, NULL when out of memory. */
@@ -14,6 +15,10 @@ void alq_claim_spec_free(struct alq_claim_spec *claim); /* NULL-safe */
 
 /* Same allocation: same uid and in each result everything but where the GPU was (minor, size). */
 int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b);
+
+/* Whether the containers of the share get its limits, files and library. Not with adminAccess, nor
+ * for a whole GPU that is passed through. */
+int alq_share_is_enforced(const struct alq_config *cfg, const struct alq_share_spec *share);
 
 /* 1 to 48 letters, digits and '-', first and last no '-': a UID names files, so nothing else may
  * pass. */

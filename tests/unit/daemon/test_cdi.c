@@ -339,9 +339,9 @@ static void build_gives_what_a_container_needs(void **state)
     const json_t *common = json_object_get(spec, "containerEdits");
     assert_string_equal(env_of(common, "NVIDIA_VISIBLE_DEVICES"), "void");
     assert_non_null(mount_at(common, "/" LIB_DIR "/libcuda.so.1"));
-    assert_non_null(mount_at(common, "/usr/local/vgpu/libvgpu.so"));
-    assert_non_null(mount_at(common, "/etc/ld.so.preload"));
     const json_t *edits = edits_of(spec, 0);
+    assert_non_null(mount_at(edits, "/usr/local/vgpu/libvgpu.so"));
+    assert_non_null(mount_at(edits, "/etc/ld.so.preload"));
     assert_string_equal(alq_json_str(json_array_get(json_object_get(spec, "devices"), 0), "name"),
                         UID "-0");
     const json_t *node = json_array_get(json_object_get(edits, "deviceNodes"), 0);
@@ -397,6 +397,28 @@ static void build_for_admin_access_sets_no_limit(void **state)
     assert_null(json_object_get(edits_of(spec, 0), "mounts"));
     assert_null(mount_at(json_object_get(spec, "containerEdits"), "/etc/ld.so.preload"));
     assert_non_null(mount_at(json_object_get(spec, "containerEdits"), "/" LIB_DIR "/libcuda.so.1"));
+}
+
+static void build_for_a_whole_gpu_passes_it_through_when_told_so(void **state)
+{
+    struct world *w = *state;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 0, 81920, 100),
+                                      share(1, "GPU-b", 3, 81920, 99)};
+    shares[0].gpu_memory_bytes = shares[1].gpu_memory_bytes = 81920 * MIB;
+    for (enum alq_whole_gpu mode = ALQ_WHOLE_GPU_LIMIT; mode <= ALQ_WHOLE_GPU_PASSTHROUGH; mode++) {
+        w->cfg.whole_gpu = mode;
+        alq_auto_json json_t *spec = build(w, shares, 2);
+        int is_bare = mode == ALQ_WHOLE_GPU_PASSTHROUGH;
+        const json_t *common = json_object_get(spec, "containerEdits");
+        const json_t *whole = edits_of(spec, 0), *part = edits_of(spec, 1);
+        assert_null(mount_at(common, "/etc/ld.so.preload"));
+        assert_int_equal(json_object_get(whole, "mounts") == NULL, is_bare);
+        assert_int_equal(json_object_get(whole, "env") == NULL, is_bare);
+        assert_int_equal(json_array_size(json_object_get(whole, "deviceNodes")), 1);
+        assert_non_null(mount_at(part, "/etc/ld.so.preload"));
+        assert_string_equal(env_of(part, "CUDA_DEVICE_SM_LIMIT_1"), "99");
+        assert_int_equal(alq_file_remove_tree(at(w, "dev"), NULL), 0);
+    }
 }
 
 static void build_without_the_gpus_node_is_no_spec(void **state)
@@ -702,6 +724,7 @@ int main(void)
         ROW(build_numbers_devices_in_nvml_order),
         ROW(build_two_shares_of_one_gpu_are_two_devices),
         ROW(build_for_admin_access_sets_no_limit),
+        ROW(build_for_a_whole_gpu_passes_it_through_when_told_so),
         ROW(build_without_the_gpus_node_is_no_spec),
         ROW(build_with_extras_adds_them_and_refuses_bad_ones),
         ROW(id_and_path_are_as_container_runtimes_expect),

@@ -76,6 +76,7 @@ static void load_without_flags_gives_the_documented_defaults(void **state)
     assert_null(cfg.library);
     assert_int_equal(cfg.context_estimate_bytes, 256 << 20);
     assert_int_equal(cfg.reserve_bytes, 0);
+    assert_int_equal(cfg.whole_gpu, ALQ_WHOLE_GPU_LIMIT);
     alq_config_free(&cfg);
 }
 
@@ -89,6 +90,7 @@ static void load_prefers_flags_to_the_file_to_defaults(void **state)
                             "contextEstimate: 1048576\n"
                             "allowNonTmpfs: true\n"
                             "logLevel: debug\n"
+                            "wholeGpu: passthrough\n"
                             "extraMounts:\n"
                             "- {hostPath: /a/, containerPath: /b}\n"
                             "- {hostPath: /c, containerPath: /d, options: [ro]}\n"
@@ -100,6 +102,7 @@ static void load_prefers_flags_to_the_file_to_defaults(void **state)
     assert_int_equal(cfg.context_estimate_bytes, 1 << 20);
     assert_true(cfg.is_non_tmpfs_allowed);
     assert_int_equal(cfg.log_level, ALQ_LOG_DEBUG);
+    assert_int_equal(cfg.whole_gpu, ALQ_WHOLE_GPU_PASSTHROUGH);
     assert_int_equal(cfg.extra_mount_count, 2);
     assert_string_equal(cfg.extra_mounts[0].host_path, "/a");
     assert_string_equal(cfg.extra_mounts[0].options[0], "rw");
@@ -124,6 +127,7 @@ static void load_refuses_what_it_does_not_understand(void **state)
     refused("--cdi-dir=relative", "--cdi-dir");
     refused("--reserve=much", "--reserve");
     refused("--log-format=xml", "--log-format");
+    refused("--whole-gpu=some", "neither limit nor passthrough");
     refused("--allow-non-tmpfs=maybe", "--allow-non-tmpfs");
     refused("--config=/nonexistent/x.yaml", "/nonexistent/x.yaml");
     refused(yaml("nodeNmae: x\n"), "nodeNmae");

@@ -78,11 +78,12 @@ class Share:
 
 
 class Cluster:
-    def __init__(self, devices, server_version="1.36", runtime="auto", daemon_args=(), log=None):
+    def __init__(self, devices, server_version="1.36", runtime="auto", daemon_args=(), sandbox_args=(), log=None):
         self.devices_file = pathlib.Path(devices)
         self.server_version = server_version
         self.runtime = runtime
         self.daemon_args = list(daemon_args)
+        self.sandbox_args = list(sandbox_args)
         self.log = log or (lambda text: None)
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="alq-", dir="/tmp"))
         self.run_dir = pathlib.Path(tmpfs_dir("alq-"))
@@ -166,7 +167,7 @@ class Cluster:
 
     def start_sandbox(self):
         args = [PYTHON, REPO / "sandbox/sandbox.py", "--dir", self.dir, "--server-version", self.server_version,
-                "--alq-alloc", BUILD / "src/alloc/alq-alloc", "--runtime", self.runtime]
+                "--alq-alloc", BUILD / "src/alloc/alq-alloc", "--runtime", self.runtime, *self.sandbox_args]
         for program in WORKLOADS:
             args += ["--program", BUILD / "demo" / program]
         self.spawn("sandbox", args, ready="ready", timeout=60)

@@ -2,67 +2,16 @@
 """The whole path with assertions: claims are allocated, prepared and enforced in real containers, on both layouts of
 slices; what is deleted leaves nothing; what is wiped comes back."""
 
-import json
-import os
 import pathlib
 import sys
 import unittest
 
-REPO = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPO / "demo"))
-from cluster import Cluster, DRIVER  # noqa: E402
-from demo import parse_line  # noqa: E402
-
-GiB = 1 << 30
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cluster_case  # noqa: E402
+from cluster_case import DRIVER, GiB, claim, parse_line, pod, reports  # noqa: E402
 
 
-def claim(name, requests, constraints=None):
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
-            "spec": {"devices": {"requests": [
-                {"name": r, "exactly": {"deviceClassName": DRIVER, "capacity": {"requests": {"cores": c, "memory": m}}}}
-                for r, c, m in requests], **({"constraints": constraints} if constraints else {})}}}
-
-
-def pod(name, claim_name, command, containers=None):
-    containers = containers or [("main", command, [{"name": "gpu"}])]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-            "spec": {"restartPolicy": "Never",
-                     "resourceClaims": [{"name": "gpu", "resourceClaimName": claim_name}],
-                     "containers": [{"name": n, "image": "aliquot-demo", "command": ["sh", "-c", c],
-                                     "env": [{"name": "SIMGPU_GROUP", "value": claim_name}],
-                                     "resources": {"claims": refs}} for n, c, refs in containers]}}
-
-
-@unittest.skipIf(os.geteuid() != 0, "containers of the sandbox need root")
-class Path(unittest.TestCase):
-    server_version = "1.36"
-
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = Cluster(REPO / "demo/gpus.json", cls.server_version)
-        cls.addClassCleanup(cls.cluster.stop)
-        cls.cluster.start()
-        cls.cluster.wait_for("two GPUs", lambda: len(cls.cluster.gpus_by_device()) == 2)
-        cls.cluster.kubectl("apply", "-f", REPO / "demo/manifests/00-deviceclass.yaml")
-
-    def apply(self, *objects):
-        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
-
-    def phase(self, name):
-        return self.cluster.kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}").strip()
-
-    def finish(self, name, timeout=60):
-        self.cluster.wait_for(f"pod {name} to end", lambda: self.phase(name) in ("Succeeded", "Failed"), timeout)
-        return self.phase(name), self.cluster.kubectl("logs", name)
-
-    def remove(self, pods, claims):
-        self.cluster.kubectl("delete", "pod", *pods)
-        self.cluster.kubectl("delete", "resourceclaim", *claims)
-        self.cluster.wait_for("nothing to be left", lambda: not self.cluster.leftovers(), timeout=40)
-
-    def reports(self, log):
-        return [fields for kind, fields in map(parse_line, log.splitlines()) if kind == "report"]
-
+class Path(cluster_case.ClusterCase):
     def test_slices_follow_the_layout_of_the_server(self):
         slices = self.cluster.objects("resourceslices")
         self.assertEqual(len(slices), 2 if self.server_version == "1.34" else 1)
@@ -73,7 +22,7 @@ class Path(unittest.TestCase):
         self.apply(claim("one", [("gpu", "30", "4Gi")]), pod("one", "one", "alq-demo-report && alq-demo-bisect"))
         phase, log = self.finish("one")
         self.assertEqual(phase, "Succeeded", log)
-        (report,) = self.reports(log)
+        (report,) = reports(log)
         for key in ("cuda_device_total_bytes", "cuda_total_bytes", "nvml_total_bytes"):
             self.assertEqual(int(report[key]), 4 * GiB, key)
         (bisect,) = [f for k, f in map(parse_line, log.splitlines()) if k == "bisect"]
@@ -81,7 +30,7 @@ class Path(unittest.TestCase):
         self.assertLess(int(bisect["sum_bytes"]), 4 * GiB)
         peaks = [g["peak_bytes"] for d in self.cluster.oracle()["devices"] for g in d["groups"] if g["group"] == "one"]
         self.assertLessEqual(max(peaks), 4 * GiB)
-        self.remove(["one"], ["one"])
+        self.remove_all(["one"], ["one"])
 
     def test_hami_double_gpu_without_constraint_may_land_on_one_gpu_and_works(self):
         self.apply(claim("double", [("a", "30", "4Gi"), ("b", "60", "8Gi")]), pod("double", "double", "alq-demo-report && alq-demo-bisect --hold-seconds 1"))
@@ -93,7 +42,7 @@ class Path(unittest.TestCase):
         item = self.cluster.wait_for("an allocation", allocated)
         phase, log = self.finish("double")
         self.assertEqual(phase, "Succeeded", log)
-        by_uuid = {f["uuid"]: int(f["cuda_total_bytes"]) for f in self.reports(log)}
+        by_uuid = {f["uuid"]: int(f["cuda_total_bytes"]) for f in reports(log)}
         gpus = self.cluster.gpus_by_device()
         expected = {}
         for result in item["status"]["allocation"]["devices"]["results"]:
@@ -101,7 +50,7 @@ class Path(unittest.TestCase):
             expected[uuid] = expected.get(uuid, 0) + (4 if result["request"] == "a" else 8) * GiB
         for uuid, total in expected.items():
             self.assertEqual(by_uuid.get(uuid), total, f"{by_uuid} against {expected}")
-        self.remove(["double"], ["double"])
+        self.remove_all(["double"], ["double"])
 
     def test_two_pods_share_one_claim(self):
         self.apply(claim("both", [("gpu", "20", "3Gi")]), *[pod(f"both-{i}", "both", "alq-demo-report && alq-demo-bisect --hold-seconds 2") for i in (0, 1)])
@@ -109,12 +58,12 @@ class Path(unittest.TestCase):
         for i in (0, 1):
             phase, log = self.finish(f"both-{i}")
             self.assertEqual(phase, "Succeeded", log)
-            self.assertEqual(int(self.reports(log)[0]["cuda_total_bytes"]), 3 * GiB)
+            self.assertEqual(int(reports(log)[0]["cuda_total_bytes"]), 3 * GiB)
             sums += [int(f["sum_bytes"]) for k, f in map(parse_line, log.splitlines()) if k == "bisect"]
         peaks = [g["peak_bytes"] for d in self.cluster.oracle()["devices"] for g in d["groups"] if g["group"] == "both"]
         self.assertLessEqual(max(peaks), 3 * GiB, f"sums {sums}")
         self.assertGreater(max(sums), 0)
-        self.remove(["both-0", "both-1"], ["both"])
+        self.remove_all(["both-0", "both-1"], ["both"])
 
     def test_containers_that_name_one_request_see_that_share_only(self):
         refs = [("first", "alq-demo-report", [{"name": "gpu", "request": "a"}]),
@@ -123,9 +72,9 @@ class Path(unittest.TestCase):
         self.cluster.wait_for("pod split to end", lambda: self.phase("split") in ("Succeeded", "Failed"), 60)
         for container, want in (("first", 1), ("second", 2)):
             log = self.cluster.kubectl("logs", "split", "-c", container)
-            self.assertEqual([int(f["cuda_total_bytes"]) for f in self.reports(log) if int(f["cuda_total_bytes"]) < 64 * GiB],
+            self.assertEqual([int(f["cuda_total_bytes"]) for f in reports(log) if int(f["cuda_total_bytes"]) < 64 * GiB],
                              [want * GiB], log)
-        self.remove(["split"], ["split"])
+        self.remove_all(["split"], ["split"])
 
     def test_wiped_slices_come_back(self):
         before = {s["metadata"]["uid"] for s in self.cluster.objects("resourceslices")}
@@ -144,14 +93,14 @@ class Path(unittest.TestCase):
         self.cluster.wait_for("the CDI file to be rebuilt", lambda: sorted(self.cluster.leftovers()) == sorted(before))
         phase, log = self.finish("kept")
         self.assertEqual(phase, "Succeeded", log)
-        self.assertEqual(int(self.reports(log)[0]["cuda_total_bytes"]), GiB)
-        self.remove(["kept"], ["kept"])
+        self.assertEqual(int(reports(log)[0]["cuda_total_bytes"]), GiB)
+        self.remove_all(["kept"], ["kept"])
 
     def test_what_does_not_fit_stays_pending_with_a_reason(self):
         self.apply(claim("huge", [("gpu", "10", "200Gi")]), pod("huge", "huge", "true"))
         self.cluster.wait_for("a FailedScheduling event", lambda: "FailedScheduling" in self.cluster.kubectl("get", "events"))
         self.assertEqual(self.phase("huge"), "Pending")
-        self.remove(["huge"], ["huge"])
+        self.remove_all(["huge"], ["huge"])
 
     def test_bad_parameters_are_refused_where_the_user_looks(self):
         bad = claim("bad", [("gpu", "10", "1Gi")])
@@ -162,7 +111,7 @@ class Path(unittest.TestCase):
             lambda text: text if "FailedPrepareDynamicResources" in text else None)(self.cluster.kubectl("describe", "pod", "bad")))
         self.assertIn("Sometimes", described)
         self.assertEqual(list(self.cluster.cdi_dir.glob("*.json")), [])
-        self.remove(["bad"], ["bad"])
+        self.remove_all(["bad"], ["bad"])
 
 
 class PathOn134(Path):

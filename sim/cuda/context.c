@@ -4,23 +4,16 @@
  * context costs device memory for as long as it lives (contextBytes of the device file); everything
  * made in it goes with it. The list of contexts is under driver_lock.
  */
-#include "cuda/context.h"
+#include "cuda/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTABLE_FLAGS (CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
+#define CONTEXT_FLAGS 0xffu
+#define SCHED_FLAGS 0x07u
 
 static struct CUctx_st *contexts; /* all that live, primary ones too */
 static uint32_t last_id;
-
-/* At most one way of waiting, and nothing that does not exist. */
-static bool are_flags(unsigned int flags)
-{
-    unsigned int waiting = flags & CU_CTX_SCHED_MASK;
-
-    return !(flags & ~(unsigned int)CU_CTX_FLAGS_MASK) && !(waiting & (waiting - 1));
-}
 
 CUresult context_check(CUcontext context)
 {
@@ -67,12 +60,14 @@ static void context_open(struct CUctx_st *c, struct device *d, unsigned int flag
     c->id = ++last_id;
     c->device = d;
     c->flags = flags;
-    c->epoch = atomic_load_explicit(&d->control->epoch, memory_order_acquire);
     c->is_primary = is_primary;
     c->api_version = api_version;
-    c->root = c;
-    c->references = is_primary ? 0 : 1;
-    limits_open(c);
+    c->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    c->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+    c->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+    c->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    c->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    c->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
     stream_open(&c->legacy, c, 0, 0);
     c->legacy.is_legacy = true;
     c->next = contexts;
@@ -85,9 +80,7 @@ static CUresult context_make(struct device *d, unsigned int flags, bool is_prima
 {
     struct CUctx_st *c;
 
-    NEED(!sim_connection_lost(&driver_connection) &&
-             atomic_load_explicit(&d->control->condition, memory_order_acquire) == SIM_DEVICE_OK,
-         CUDA_ERROR_DEVICE_UNAVAILABLE);
+    NEED(!sim_connection_lost(&driver_connection), CUDA_ERROR_DEVICE_UNAVAILABLE);
     if (!d->memory.base)
         NEED(va_open(&d->memory, d->info.total_bytes, false) == 0, CUDA_ERROR_OUT_OF_MEMORY);
     if (!d->managed.base)
@@ -110,12 +103,9 @@ static void context_drop(struct CUctx_st *c)
     struct CUctx_st **at = &contexts;
 
     module_free_all(c);
-    array_free_all(c);
-    peer_forget(c);
     memory_free_owned(c);
     stream_free_all(c);
     event_free_all(c);
-    limits_close(c);
     charge_context(c->device, true);
     while (*at && *at != c)
         at = &(*at)->next;
@@ -126,93 +116,60 @@ static void context_drop(struct CUctx_st *c)
 
 /* Primary contexts */
 
-static bool is_active(const struct device *d)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
 {
-    return d->primary && d->primary->magic == MAGIC_CONTEXT;
-}
-
-CUresult primary_retain(struct device *d, struct CUctx_st **context)
-{
-    unsigned int references;
+    struct device *d;
     CUresult rc = CUDA_SUCCESS;
 
+    TRY(device_get(dev, &d));
+    NEED(context, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
-    references = d->primary ? d->primary->references : 0;
-    if (!is_active(d))
+    if (!d->primary || d->primary->magic != MAGIC_CONTEXT)
         rc = context_make(d, d->primary_flags, true, 3020, &d->primary);
     if (rc == CUDA_SUCCESS) {
-        /* Those from before a reset count on: each is still to be released. */
-        d->primary->references = references + 1;
+        d->primary->references++;
         *context = d->primary;
     }
     pthread_mutex_unlock(&driver_lock);
     return rc;
 }
 
-static void primary_drop(struct device *d)
+static CUresult primary_release(CUdevice dev, bool is_reset)
 {
-    unsigned int references = d->primary->references;
-
-    green_free_all(d);
-    context_drop(d->primary);
-    d->primary->references = references;
-}
-
-CUresult primary_release(struct device *d)
-{
+    struct device *d;
     CUresult rc = CUDA_SUCCESS;
 
-    if (is_active(d) && d->primary->references == 1)
+    TRY(device_get(dev, &d));
+    if (d->primary && (is_reset || d->primary->references == 1))
         wait_until(atomic_load(&d->primary->all_end_ns));
     pthread_mutex_lock(&driver_lock);
-    if (!d->primary || !d->primary->references)
-        rc = CUDA_ERROR_INVALID_CONTEXT;
-    else if (--d->primary->references == 0 && is_active(d))
-        primary_drop(d);
+    if (!d->primary || d->primary->magic != MAGIC_CONTEXT) {
+        rc = is_reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    } else if (is_reset || --d->primary->references == 0) {
+        context_drop(d->primary);
+    }
     pthread_mutex_unlock(&driver_lock);
     return rc;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
-{
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    NEED(context, CUDA_ERROR_INVALID_VALUE);
-    return primary_retain(d, context);
-}
-
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    return primary_release(d);
+    return primary_release(dev, false);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return cuDevicePrimaryCtxRelease_v2(dev);
+    return primary_release(dev, false);
 }
 
-/* Ends the context whoever uses it; who retained it still releases it. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    if (is_active(d))
-        wait_until(atomic_load(&d->primary->all_end_ns));
-    pthread_mutex_lock(&driver_lock);
-    if (is_active(d))
-        primary_drop(d);
-    pthread_mutex_unlock(&driver_lock);
-    return CUDA_SUCCESS;
+    return primary_release(dev, true);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    return cuDevicePrimaryCtxReset_v2(dev);
+    return primary_release(dev, true);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -220,22 +177,17 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     struct device *d;
 
     TRY(device_get(dev, &d));
-    NEED(are_flags(flags), CUDA_ERROR_INVALID_VALUE);
+    NEED(!(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
     d->primary_flags = flags;
-    if (is_active(d))
+    if (d->primary && d->primary->magic == MAGIC_CONTEXT)
         d->primary->flags = flags;
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
-/* The first form could not change an active context. */
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    NEED(!is_active(d), CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE);
     return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
@@ -247,7 +199,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     NEED(flags && active, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
     *flags = d->primary_flags;
-    *active = is_active(d);
+    *active = d->primary && d->primary->magic == MAGIC_CONTEXT;
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
@@ -269,7 +221,7 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice dev, uns
     CUresult rc;
 
     TRY(device_get(dev, &d));
-    NEED(context && are_flags(flags), CUDA_ERROR_INVALID_VALUE);
+    NEED(context && !(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
     NEED(thread_state.depth < STACK_MAX, CUDA_ERROR_OUT_OF_MEMORY);
     pthread_mutex_lock(&driver_lock);
     rc = context_make(d, flags, false, version, context);
@@ -303,15 +255,17 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     return create(context, flags, dev, 3020);
 }
 
-static CUresult destroy(struct CUctx_st *context)
+CUresult cuCtxDestroy_v2(CUcontext context)
 {
     struct thread *t = &thread_state;
     CUresult rc;
 
+    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
+    TRY(context_check(context));
     wait_until(atomic_load(&context->all_end_ns));
     pthread_mutex_lock(&driver_lock);
     rc = context_check(context);
-    if (rc == CUDA_SUCCESS && (context->is_primary || context->green))
+    if (rc == CUDA_SUCCESS && context->is_primary)
         rc = CUDA_ERROR_INVALID_CONTEXT;
     if (rc == CUDA_SUCCESS)
         context_drop(context);
@@ -322,44 +276,9 @@ static CUresult destroy(struct CUctx_st *context)
     return rc;
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context)
-{
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    TRY(context_check(context));
-    return destroy(context);
-}
-
 CUresult cuCtxDestroy(CUcontext context)
 {
     return cuCtxDestroy_v2(context);
-}
-
-/* Counted use of the current context, of before CUDA 4 */
-
-CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
-{
-    struct CUctx_st *c;
-
-    TRY(current(&c));
-    NEED(context && !flags, CUDA_ERROR_INVALID_VALUE);
-    pthread_mutex_lock(&driver_lock);
-    c->references++;
-    pthread_mutex_unlock(&driver_lock);
-    *context = c;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxDetach(CUcontext context)
-{
-    struct CUctx_st *c;
-    bool is_last;
-
-    TRY(current(&c));
-    NEED(context == c && !c->is_primary && !c->green, CUDA_ERROR_INVALID_CONTEXT);
-    pthread_mutex_lock(&driver_lock);
-    is_last = --c->references == 0;
-    pthread_mutex_unlock(&driver_lock);
-    return is_last ? destroy(c) : CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
@@ -473,8 +392,8 @@ CUresult cuCtxSetFlags(unsigned int flags)
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED(are_flags(flags), CUDA_ERROR_INVALID_VALUE);
-    c->flags = (c->flags & ~(unsigned int)SETTABLE_FLAGS) | (flags & SETTABLE_FLAGS);
+    NEED(!(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
+    c->flags = (c->flags & SCHED_FLAGS) | (flags & ~SCHED_FLAGS);
     return CUDA_SUCCESS;
 }
 
@@ -484,7 +403,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 
     TRY(meant(context, &c));
     NEED(id, CUDA_ERROR_INVALID_VALUE);
-    *id = c->green ? green_id(c->green) : c->id;
+    *id = c->id;
     return CUDA_SUCCESS;
 }
 
@@ -498,23 +417,24 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
     return CUDA_SUCCESS;
 }
 
-/* Contexts with a share of the SMs are MPS's, which is not there. */
-CUresult cuCtxGetExecAffinity(CUexecAffinityParam *param, CUexecAffinityType type)
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED(param && (int)type >= 0 && type < CU_EXEC_AFFINITY_TYPE_MAX, CUDA_ERROR_INVALID_VALUE);
-    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    NEED(value, CUDA_ERROR_INVALID_VALUE);
+    NEED(limit < CU_LIMIT_SHMEM_SIZE, CUDA_ERROR_UNSUPPORTED_LIMIT);
+    *value = c->limits[limit];
+    return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type, CUdevice dev)
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    struct device *d;
+    struct CUctx_st *c;
 
-    TRY(device_get(dev, &d));
-    NEED(supported && (int)type >= 0 && type < CU_EXEC_AFFINITY_TYPE_MAX, CUDA_ERROR_INVALID_VALUE);
-    *supported = 0;
+    TRY(current(&c));
+    NEED(limit < CU_LIMIT_SHMEM_SIZE, CUDA_ERROR_UNSUPPORTED_LIMIT);
+    c->limits[limit] = value;
     return CUDA_SUCCESS;
 }
 
@@ -545,7 +465,6 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED((int)config >= 0 && config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
     c->cache = config;
     return CUDA_SUCCESS;
 }
@@ -565,8 +484,6 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED((int)config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE,
-         CUDA_ERROR_INVALID_VALUE);
     c->shared_config = config;
     return CUDA_SUCCESS;
 }

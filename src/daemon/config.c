@@ -42,9 +42,12 @@ static const struct setting settings[] = {
     ROW("kubeconfig", KIND_PATH, kubeconfig, NULL,
         "how to reach the API server (default: $KUBECONFIG, else the pod's service account)"),
     ROW("kubelet-plugins-dir", KIND_PATH, kubelet_plugins_dir, "/var/lib/kubelet/plugins",
-        "our DRA socket is <dir>/<driver>/dra.sock"),
+        "our DRA socket is <dir>/<driver>/dra[-<pod uid>].sock"),
     ROW("kubelet-registry-dir", KIND_PATH, kubelet_registry_dir,
-        "/var/lib/kubelet/plugins_registry", "our registration socket is <dir>/<driver>-reg.sock"),
+        "/var/lib/kubelet/plugins_registry",
+        "our registration socket is <dir>/<driver>[-<pod uid>]-reg.sock"),
+    ROW("pod-uid", KIND_TEXT, pod_uid, NULL,
+        "pod of this instance (default: $POD_UID): another one may take its place without a gap"),
     ROW("cdi-dir", KIND_PATH, cdi_dir, "/var/run/cdi", "CDI specs for the container runtime"),
     ROW("state-dir", KIND_PATH, state_dir, "/var/lib/aliquot", "records of prepared claims"),
     ROW("run-dir", KIND_PATH, run_dir, "/run/aliquot", "share directories, on tmpfs"),
@@ -347,6 +350,7 @@ static int set_presets(struct alq_config *cfg, struct alq_err *err)
     char host[256] = "";
     const char *node = getenv("NODE_NAME");
     const char *kubeconfig = getenv("KUBECONFIG");
+    const char *pod_uid = getenv("POD_UID");
     for (size_t i = 0; i < SETTING_COUNT && !rc; i++)
         if (settings[i].preset)
             rc = set_value(cfg, &settings[i], settings[i].preset, settings[i].flag, err);
@@ -354,6 +358,8 @@ static int set_presets(struct alq_config *cfg, struct alq_err *err)
         node = host;
     if (!rc && node && *node)
         rc = set_copy(&cfg->node_name, node, err);
+    if (!rc && pod_uid && *pod_uid)
+        rc = set_copy(&cfg->pod_uid, pod_uid, err);
     if (!rc && kubeconfig && *kubeconfig)
         rc = set_path(&cfg->kubeconfig, kubeconfig, "$KUBECONFIG", err);
     return rc;
@@ -384,6 +390,13 @@ static int check(struct alq_config *cfg, struct alq_err *err)
         return alq_err_set(err, ALQ_EINVAL,
                            "--driver-name: \"%s\" is not a DNS subdomain of at most 63 bytes",
                            cfg->driver_name);
+    if (cfg->pod_uid &&
+        (strlen(cfg->pod_uid) > 63 ||
+         cfg->pod_uid[strspn(cfg->pod_uid, "0123456789abcdefghijklmnopqrstuvwxyz-")]))
+        return alq_err_set(err, ALQ_EINVAL,
+                           "--pod-uid: \"%s\" is not one (lower-case letters, digits and '-', at "
+                           "most 63)",
+                           cfg->pod_uid);
     if (!cfg->dev_root) {
         alq_auto_free char *node = alq_str_printf("%s/dev/nvidiactl", cfg->driver_root);
         if (!node)

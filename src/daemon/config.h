@@ -39,6 +39,7 @@ struct alq_config {
     char *kubeconfig; /* --kubeconfig, else $KUBECONFIG; NULL: in-cluster service account */
     char *kubelet_plugins_dir;  /* --kubelet-plugins-dir; our socket is <dir>/<driver>/dra.sock */
     char *kubelet_registry_dir; /* --kubelet-registry-dir; <dir>/<driver>-reg.sock */
+    char *pod_uid;              /* --pod-uid, else $POD_UID; NULL: no rolling update */
     char *cdi_dir;              /* --cdi-dir */
     char *state_dir;   /* --state-dir: records and device names, on a disk that survives reboots */
     char *run_dir;     /* --run-dir: shares/ below it, on tmpfs */

@@ -25,6 +25,7 @@ struct alq_work {
     struct queue todo;  /* under lock */
     struct queue ended; /* under lock */
     int is_stopping;    /* under lock */
+    unsigned pending;   /* loop thread */
     int fd;
     struct event *event;
     unsigned thread_count;
@@ -87,6 +88,7 @@ static void finish_ended(struct alq_work *work)
     pthread_mutex_unlock(&work->lock);
     while (job) {
         struct alq_job *next = job->next;
+        work->pending--;
         job->done(job);
         job = next;
     }
@@ -164,8 +166,14 @@ void alq_work_free(struct alq_work *work)
 
 void alq_work_submit(struct alq_work *work, struct alq_job *job)
 {
+    work->pending++;
     pthread_mutex_lock(&work->lock);
     queue_put(&work->todo, job);
     pthread_cond_signal(&work->wake);
     pthread_mutex_unlock(&work->lock);
+}
+
+unsigned alq_work_pending(const struct alq_work *work)
+{
+    return work->pending;
 }

@@ -28,4 +28,7 @@ void alq_work_free(struct alq_work *work);
 /* Never fails: the job brings its own memory. Loop thread only. */
 void alq_work_submit(struct alq_work *work, struct alq_job *job);
 
+/* Jobs submitted whose done() has not been called. Loop thread only. */
+unsigned alq_work_pending(const struct alq_work *work);
+
 #endif

@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/log.h"
 
 #define ALQ_LOG_MODULE "grpc"
@@ -261,8 +260,7 @@ static int check_path(const struct sockaddr_un *addr, struct alq_err *err)
     return 0;
 }
 
-/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. The
- * name is the socket's own, so that what a killed daemon has left is found again. */
+/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. */
 static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_err *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX}, temporary = {.sun_family = AF_UNIX};
@@ -281,12 +279,9 @@ static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_
     alq_auto_close int dir = copy ? open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir < 0)
         return alq_err_errno(err, copy ? errno : ENOMEM, "directory of %s", server->path);
-    alq_auto_free char *name = alq_str_printf(".%s", strrchr(server->path, '/') + 1);
-    int n = name ? snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s",
-                            dir, name)
-                 : -1;
-    if (n < 0 || (size_t)n >= sizeof(temporary.sun_path))
-        return alq_err_errno(err, name ? ENAMETOOLONG : ENOMEM, "%s", server->path);
+    char name[32];
+    snprintf(name, sizeof(name), ".alq-%d.sock", (int)getpid());
+    snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s", dir, name);
     unlinkat(dir, name, 0);
     alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -350,6 +345,8 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
 
 void alq_grpc_server_shutdown(struct alq_grpc_server *server)
 {
+    if (!server)
+        return;
     unlink_own(server);
     if (server->listener)
         evconnlistener_free(server->listener);
@@ -359,10 +356,17 @@ void alq_grpc_server_shutdown(struct alq_grpc_server *server)
     alq_grpc_session_shutdown(c->session);
 }
 
+unsigned alq_grpc_server_connections(const struct alq_grpc_server *server)
+{
+    return server->connection_count;
+}
+
 unsigned alq_grpc_server_open_calls(const struct alq_grpc_server *server)
 {
     unsigned calls = 0;
     const struct connection *c;
+    if (!server)
+        return 0;
     LIST_FOREACH(c, &server->connections, link)
     calls += alq_grpc_session_open_calls(c->session);
     return calls;

@@ -24,10 +24,13 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
                                             struct alq_err *err);
 
 /* Takes the socket file away, if it is still ours, and says GOAWAY to everybody: open calls may
- * still be answered. */
+ * still be answered. NULL-safe. */
 void alq_grpc_server_shutdown(struct alq_grpc_server *server);
 
-/* Calls not answered yet. */
+/* Connections there are. */
+unsigned alq_grpc_server_connections(const struct alq_grpc_server *server);
+
+/* Calls not answered yet. NULL-safe. */
 unsigned alq_grpc_server_open_calls(const struct alq_grpc_server *server);
 
 /* Sends what is ready, closes all connections (their calls are cancelled) and the socket.

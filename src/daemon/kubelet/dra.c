@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -29,14 +30,22 @@ struct service {
     int has_share_id; /* v1 only */
 };
 
+enum mode { MODE_WAIT, MODE_SERVE, MODE_REFUSE };
+
+TAILQ_HEAD(batch_queue, batch);
+
 struct alq_dra {
     const struct alq_config *cfg;
-    struct alq_prepare *prepare;
+    void (*on_stray)(void *arg);
+    void *arg;
+    enum mode mode;
+    char why[256];               /* MODE_REFUSE */
+    struct alq_prepare *prepare; /* MODE_SERVE */
+    struct batch_queue waiting, working;
+    uint64_t calls;
     struct service v1, v1beta1;
     struct alq_grpc_method methods[5];
 };
-
-struct batch;
 
 struct item {
     struct batch *batch;
@@ -46,9 +55,11 @@ struct item {
 };
 
 struct batch {
+    TAILQ_ENTRY(batch) link; /* in dra->waiting or dra->working */
     const struct service *service;
     struct alq_grpc_call *call; /* NULL: the caller has gone */
     int is_prepare;
+    int is_working;
     size_t count;
     size_t missing; /* ends to come, one more while the batch is being started */
     struct item items[];
@@ -182,10 +193,20 @@ static int pack_unprepare(struct batch *b, uint8_t **out, size_t *len)
 /* ---- batches ----------------------------------------------------------------------------------
  */
 
+static void batch_free(struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        alq_claim_spec_free(b->items[i].claim);
+        free(b->items[i].error);
+    }
+    free(b);
+}
+
 static void batch_put(struct batch *b)
 {
     if (--b->missing)
         return;
+    TAILQ_REMOVE(&b->service->dra->working, b, link);
     if (b->call) {
         alq_auto_free uint8_t *message = NULL;
         size_t len = 0;
@@ -196,11 +217,7 @@ static void batch_put(struct batch *b)
         else
             alq_grpc_reply(b->call, message, len);
     }
-    for (size_t i = 0; i < b->count; i++) {
-        alq_claim_spec_free(b->items[i].claim);
-        free(b->items[i].error);
-    }
-    free(b);
+    batch_free(b);
 }
 
 static void on_item(void *arg, const struct alq_claim_spec *claim, const struct alq_err *err)
@@ -218,6 +235,38 @@ static void on_cancel(void *arg)
 {
     struct batch *b = arg;
     b->call = NULL;
+    if (b->is_working)
+        return;
+    TAILQ_REMOVE(&b->service->dra->waiting, b, link);
+    batch_free(b);
+}
+
+/* Ends the call, not the batch. */
+static void batch_fail(struct batch *b, const char *why)
+{
+    struct alq_grpc_call *call = b->call;
+    b->call = NULL;
+    if (!call)
+        return;
+    alq_grpc_on_cancel(call, NULL, NULL);
+    alq_grpc_fail(call, ALQ_GRPC_UNAVAILABLE, "%s", why);
+}
+
+static void batch_run(struct batch *b)
+{
+    struct alq_dra *dra = b->service->dra;
+    int64_t deadline_ns = alq_grpc_call_deadline_ns(b->call);
+    b->is_working = 1;
+    TAILQ_INSERT_TAIL(&dra->working, b, link);
+    b->missing = b->count + 1;
+    for (size_t i = 0; i < b->count; i++) {
+        struct item *item = &b->items[i];
+        if (b->is_prepare)
+            alq_prepare_claim(dra->prepare, &item->id, deadline_ns, on_item, item);
+        else
+            alq_unprepare_claim(dra->prepare, &item->id, on_item, item);
+    }
+    batch_put(b);
 }
 
 static struct batch *batch_new(const struct service *service, struct alq_grpc_call *call,
@@ -250,6 +299,14 @@ static struct batch *batch_new(const struct service *service, struct alq_grpc_ca
 static void start(const struct service *service, struct alq_grpc_call *call, int is_prepare,
                   const uint8_t *message, size_t len)
 {
+    struct alq_dra *dra = service->dra;
+    dra->calls++;
+    if (dra->mode == MODE_REFUSE && dra->on_stray)
+        dra->on_stray(dra->arg);
+    if (dra->mode == MODE_REFUSE) {
+        alq_grpc_fail(call, ALQ_GRPC_UNAVAILABLE, "%s", dra->why);
+        return;
+    }
     size_t left = DECODE_MAX_BYTES;
     ProtobufCAllocator allocator = {budget_alloc, budget_free, &left};
     /* Both requests are the same list of claims. */
@@ -269,16 +326,10 @@ static void start(const struct service *service, struct alq_grpc_call *call, int
     if (!b)
         return;
     alq_grpc_on_cancel(call, on_cancel, b);
-    int64_t deadline_ns = alq_grpc_call_deadline_ns(call);
-    b->missing = b->count + 1;
-    for (size_t i = 0; i < b->count; i++) {
-        struct item *item = &b->items[i];
-        if (is_prepare)
-            alq_prepare_claim(service->dra->prepare, &item->id, deadline_ns, on_item, item);
-        else
-            alq_unprepare_claim(service->dra->prepare, &item->id, on_item, item);
-    }
-    batch_put(b);
+    if (dra->mode == MODE_SERVE)
+        batch_run(b);
+    else
+        TAILQ_INSERT_TAIL(&dra->waiting, b, link);
 }
 
 static void node_prepare(void *arg, struct alq_grpc_call *call, const uint8_t *message, size_t len)
@@ -292,7 +343,72 @@ static void node_unprepare(void *arg, struct alq_grpc_call *call, const uint8_t 
     start(arg, call, 0, message, len);
 }
 
-struct alq_dra *alq_dra_new(const struct alq_config *cfg, struct alq_prepare *prepare,
+/* ---- what becomes of calls --------------------------------------------------------------------
+ */
+
+void alq_dra_wait(struct alq_dra *dra)
+{
+    dra->mode = MODE_WAIT;
+    dra->prepare = NULL;
+}
+
+void alq_dra_serve(struct alq_dra *dra, struct alq_prepare *prepare)
+{
+    dra->mode = MODE_SERVE;
+    dra->prepare = prepare;
+    for (struct batch *b; (b = TAILQ_FIRST(&dra->waiting));) {
+        TAILQ_REMOVE(&dra->waiting, b, link);
+        batch_run(b);
+    }
+}
+
+void alq_dra_refuse(struct alq_dra *dra, const char *why)
+{
+    dra->mode = MODE_REFUSE;
+    dra->prepare = NULL;
+    snprintf(dra->why, sizeof(dra->why), "%s", why);
+    for (struct batch *b; (b = TAILQ_FIRST(&dra->waiting));) {
+        TAILQ_REMOVE(&dra->waiting, b, link);
+        batch_fail(b, why);
+        batch_free(b);
+    }
+}
+
+void alq_dra_give_up(struct alq_dra *dra, const char *why)
+{
+    struct batch *b;
+    TAILQ_FOREACH(b, &dra->working, link)
+    batch_fail(b, why);
+}
+
+static unsigned queue_length(const struct batch_queue *queue)
+{
+    unsigned n = 0;
+    const struct batch *b;
+    TAILQ_FOREACH(b, queue, link)
+    n++;
+    return n;
+}
+
+unsigned alq_dra_waiting(const struct alq_dra *dra)
+{
+    return queue_length(&dra->waiting);
+}
+
+unsigned alq_dra_working(const struct alq_dra *dra)
+{
+    return queue_length(&dra->working);
+}
+
+uint64_t alq_dra_calls(const struct alq_dra *dra)
+{
+    return dra->calls;
+}
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+struct alq_dra *alq_dra_new(const struct alq_config *cfg, void (*on_stray)(void *arg), void *arg,
                             struct alq_err *err)
 {
     struct alq_dra *dra = calloc(1, sizeof(*dra));
@@ -301,7 +417,10 @@ struct alq_dra *alq_dra_new(const struct alq_config *cfg, struct alq_prepare *pr
         return NULL;
     }
     dra->cfg = cfg;
-    dra->prepare = prepare;
+    dra->on_stray = on_stray;
+    dra->arg = arg;
+    TAILQ_INIT(&dra->waiting);
+    TAILQ_INIT(&dra->working);
     dra->v1 = (struct service){dra, 1};
     dra->v1beta1 = (struct service){dra, 0};
 #define PATH(version, method) "/k8s.io.kubelet.pkg.apis.dra." version ".DRAPlugin/" method

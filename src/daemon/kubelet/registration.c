@@ -14,6 +14,8 @@
 struct alq_registration {
     uint8_t *info;
     size_t info_len;
+    void (*on_registered)(void *arg);
+    void *arg;
     struct alq_grpc_method methods[3];
 };
 
@@ -27,7 +29,7 @@ static void get_info(void *arg, struct alq_grpc_call *call, const uint8_t *messa
 
 static void notify(void *arg, struct alq_grpc_call *call, const uint8_t *message, size_t len)
 {
-    (void)arg;
+    const struct alq_registration *r = arg;
     Alq__Registration__RegistrationStatus *status =
         alq__registration__registration_status__unpack(NULL, len, message);
     if (!status) {
@@ -40,11 +42,14 @@ static void notify(void *arg, struct alq_grpc_call *call, const uint8_t *message
         alq_error(ALQ_LOG_KV({"error", status->error}),
                   "the kubelet refused the registration; it tries again when the socket is made "
                   "anew");
+    if (status->plugin_registered)
+        r->on_registered(r->arg);
     alq__registration__registration_status__free_unpacked(status, NULL);
     alq_grpc_reply(call, NULL, 0); /* RegistrationStatusResponse has no fields */
 }
 
 struct alq_registration *alq_registration_new(const char *driver, const char *endpoint,
+                                              void (*on_registered)(void *arg), void *arg,
                                               struct alq_err *err)
 {
     /* Of each service the kubelet takes the first form that it knows. */
@@ -73,6 +78,8 @@ struct alq_registration *alq_registration_new(const char *driver, const char *en
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
         return NULL;
     }
+    r->on_registered = on_registered;
+    r->arg = arg;
     r->methods[0] =
         (struct alq_grpc_method){"/pluginregistration.Registration/GetInfo", get_info, r};
     r->methods[1] = (struct alq_grpc_method){

@@ -11,8 +11,10 @@
 
 struct alq_registration;
 
-/* driver and endpoint (the DRA socket's path) are copied. NULL when out of memory. */
+/* driver and endpoint (the DRA socket's path) are copied. on_registered(arg) is told each time that
+ * the kubelet has taken us. NULL when out of memory. */
 struct alq_registration *alq_registration_new(const char *driver, const char *endpoint,
+                                              void (*on_registered)(void *arg), void *arg,
                                               struct alq_err *err);
 void alq_registration_free(struct alq_registration *registration);
 

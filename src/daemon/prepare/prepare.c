@@ -106,9 +106,13 @@ static int is_kept(void *arg, const char *uid)
     return claim && claim->is_completed;
 }
 
-void alq_prepare_start(struct alq_prepare *p)
+void alq_prepare_sweep(struct alq_prepare *p)
 {
     alq_files_sweep(p->files, is_kept, p);
+}
+
+void alq_prepare_start(struct alq_prepare *p)
+{
     for (struct alq_claim *claim = LIST_FIRST(&p->claims.all), *next; claim; claim = next) {
         next = LIST_NEXT(claim, link);
         if (claim->is_completed)

@@ -43,11 +43,15 @@ struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, const struct a
  */
 void alq_prepare_free(struct alq_prepare *prepare);
 
-/* Before the loop runs: a record that was found; its claim is taken over. */
+/* A record that was found; its claim is taken over, or what it left is taken away. Blocking: before
+ * alq_prepare_start, by one thread at a time. */
 int alq_prepare_adopt(struct alq_prepare *prepare, struct alq_record *record, struct alq_err *err);
 
-/* After the last record: sweeps what no record knows, rolls back what was not completed, rebuilds
- * what was lost, then looks up the claims one by one and unprepares those that are gone. */
+/* After the last record: removes the files that no record knows. Blocking, as alq_prepare_adopt. */
+void alq_prepare_sweep(struct alq_prepare *prepare);
+
+/* From here on the loop's: rebuilds what was lost, then looks up the claims one by one and
+ * unprepares those that are gone. */
 void alq_prepare_start(struct alq_prepare *prepare);
 
 /* The node's GPUs (copied; named). err non-NULL: there is no reading, for this reason. */

@@ -25,34 +25,55 @@ struct alq_store {
     int lock;
 };
 
-int alq_lock_take(const char *path, const char *what, int *fd, struct alq_err *err)
+/* The two lines of a lock file. */
+static void read_lock(int fd, char pid[16], char *note, size_t size)
 {
-    char pid[16] = "";
+    char text[256];
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    char *second = strchr(text, '\n');
+    if (second)
+        *second++ = '\0';
+    snprintf(pid, 16, "%.15s", *text ? text : "unknown");
+    snprintf(note, size, "%.*s", second ? (int)strcspn(second, "\n") : 0, second ? second : "");
+}
+
+int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
+                  struct alq_err *err)
+{
+    char pid[16], text[128];
     alq_auto_close int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int is_read_only = lock < 0 && errno == EROFS;
-    if (is_read_only) /* a lock does not need to be written to */
-        lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (lock < 0)
         return alq_err_errno(err, errno, "lock file %s", path);
     if (flock(lock, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK)
             return alq_err_errno(err, errno, "locking %s", path);
-        ssize_t n = pread(lock, pid, sizeof(pid) - 1, 0);
-        pid[n > 0 ? n : 0] = '\0';
-        pid[strcspn(pid, "\n")] = '\0';
-        return alq_err_set(err, ALQ_EBUSY, "another aliquotd (pid %s) has %s; stop it first",
-                           *pid ? pid : "unknown", what);
+        read_lock(lock, pid, text, sizeof(text));
+        return alq_err_set(err, ALQ_EBUSY, "another aliquotd (pid %s) has %s; stop it first", pid,
+                           what);
     }
-    /* The number is for people: a full disk must not keep a daemon down that could free some. */
-    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (is_read_only)
-        alq_error(ALQ_LOG_KV({"dir", what}), "is on a read-only file system: no claim can be "
-                                             "prepared or unprepared until it is mounted for "
-                                             "writing");
-    else if (ftruncate(lock, 0) || pwrite(lock, pid, (size_t)n, 0) != n)
+    /* What it says is for people and for hints: a full disk must not keep a daemon down that could
+     * free some. */
+    int n = snprintf(text, sizeof(text), "%d\n%s\n", (int)getpid(), note);
+    if (ftruncate(lock, 0) || pwrite(lock, text, (size_t)n, 0) != n)
         alq_warn(ALQ_LOG_KV({"file", path}), "our pid is not noted: %s", strerror(errno));
     *fd = alq_steal_fd(&lock);
     return 0;
+}
+
+int alq_lock_is_held(const char *path)
+{
+    alq_auto_close int lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+}
+
+void alq_lock_note(const char *path, char *note, size_t size)
+{
+    char pid[16];
+    alq_auto_close int lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    *note = '\0';
+    if (lock >= 0)
+        read_lock(lock, pid, note, size);
 }
 
 int alq_boot_id_read(char boot_id[ALQ_BOOT_ID_BYTES], struct alq_err *err)
@@ -83,12 +104,11 @@ int alq_store_open(const char *state_dir, struct alq_store **store, struct alq_e
     if (!rc)
         rc = alq_file_mkdirs(s->dir, 0700, err);
     if (!rc)
-        rc = alq_lock_take(lock_path, state_dir, &s->lock, err);
+        rc = alq_lock_take(lock_path, state_dir, "", &s->lock, err);
     const char *const dirs[] = {state_dir, s ? s->dir : NULL};
     for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !rc; i++) {
-        struct alq_err why = ALQ_ERR_INIT; /* a leftover harms nobody */
-        if (alq_file_sweep_temporaries(dirs[i], &why) < 0)
-            alq_warn(NULL, "%s", why.text);
+        int swept = alq_file_sweep_temporaries(dirs[i], err);
+        rc = swept < 0 ? swept : 0;
     }
     if (rc) {
         alq_store_close(s);

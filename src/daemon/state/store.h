@@ -32,9 +32,16 @@ int alq_store_put(struct alq_store *store, const struct alq_record *record, stru
 /* A missing record is success. */
 int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *err);
 
-/* Takes an exclusive lock on a file (created 0600, holds our PID) that ends with the process.
- * ALQ_EBUSY as above. *fd keeps it. what says in the error whom the lock guards. */
-int alq_lock_take(const char *path, const char *what, int *fd, struct alq_err *err);
+/* Takes an exclusive lock on a file (created 0600, holds our PID and a line of note) that ends with
+ * the process. ALQ_EBUSY as above. *fd keeps it. what says in the error whom the lock guards. */
+int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
+                  struct alq_err *err);
+
+/* Whether another process has the lock. */
+int alq_lock_is_held(const char *path);
+
+/* The note of who has the lock or had it last; "" when there is none. */
+void alq_lock_note(const char *path, char *note, size_t size);
 
 /* The kernel's boot id. */
 int alq_boot_id_read(char boot_id[ALQ_BOOT_ID_BYTES], struct alq_err *err);

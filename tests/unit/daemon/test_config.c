@@ -63,7 +63,9 @@ static void load_without_flags_gives_the_documented_defaults(void **state)
     struct alq_config cfg;
     setenv("NODE_NAME", "node-x", 1);
     unsetenv("KUBECONFIG");
+    unsetenv("POD_UID");
     assert_int_equal(load(&cfg, NULL, NULL), 0);
+    assert_null(cfg.pod_uid);
     assert_string_equal(cfg.node_name, "node-x");
     assert_string_equal(cfg.driver_name, "hami-core-gpu.project-hami.io");
     assert_null(cfg.kubeconfig);
@@ -164,9 +166,26 @@ static int teardown(void **state)
     return *path ? unlink(path) : 0;
 }
 
+static void pod_uid_comes_from_the_flag_or_the_environment(void **state)
+{
+    (void)state;
+    struct alq_config cfg;
+    setenv("POD_UID", "11111111-2222", 1);
+    assert_int_equal(load(&cfg, NULL, NULL), 0);
+    assert_string_equal(cfg.pod_uid, "11111111-2222");
+    alq_config_free(&cfg);
+    assert_int_equal(load(&cfg, NULL, "--pod-uid=abc", NULL), 0);
+    assert_string_equal(cfg.pod_uid, "abc");
+    alq_config_free(&cfg);
+    unsetenv("POD_UID");
+    refused("--pod-uid=../x", "--pod-uid");
+    refused("--pod-uid=A", "--pod-uid");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pod_uid_comes_from_the_flag_or_the_environment),
         cmocka_unit_test(load_without_flags_gives_the_documented_defaults),
         cmocka_unit_test(load_prefers_flags_to_the_file_to_defaults),
         cmocka_unit_test(load_refuses_what_it_does_not_understand),

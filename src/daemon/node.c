@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing the node's state, see node.h. While the job that opens runs, store, files,
+ * names and prepare are the worker's alone; the loop gets them whole when it is done. Names are
+ * given on a worker too, for a new one is written to the disk.
+ */
+#include "daemon/node.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "daemon/clock.h"
+#include "daemon/kube/kube.h"
+#include "daemon/kube/slices.h"
+#include "daemon/kubelet/dra.h"
+#include "daemon/kubelet/health.h"
+#include "daemon/prepare/prepare.h"
+#include "daemon/state/names.h"
+#include "daemon/work.h"
+
+#define ALQ_LOG_MODULE "node"
+
+/* The kubelet chooses the instance some time before it calls: late calls are still served until
+ * there has been a pause. Calls that wait for something longer are refused, to come again. */
+#define PAUSE_MS 250
+#define CLOSE_MS 3000
+#define CLOSE_STEP_MS 5
+/* A dead process frees its locks one after the other. */
+#define LOCK_TRIES 100
+#define LOCK_WAIT_MS 20
+
+enum state { STATE_CLOSED, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
+
+/* A device that a record names. */
+struct known {
+    struct known *next;
+    char uuid[ALQ_UUID_BYTES];
+    char device[ALQ_DEVICE_NAME_BYTES];
+};
+
+struct opening {
+    struct alq_job job; /* first */
+    struct alq_node *node;
+    struct known *known;
+    struct alq_err err;
+    void (*opened)(void *arg, const struct alq_err *err);
+    void *arg;
+};
+
+struct naming {
+    struct alq_job job; /* first */
+    struct alq_node *node;
+    struct alq_gpu_list list; /* owned */
+    struct alq_err reading;   /* code set: there is none */
+    struct alq_err err;
+};
+
+struct alq_node {
+    struct alq_node_parts parts;
+    char boot_id[ALQ_BOOT_ID_BYTES];
+    enum state state;
+    struct alq_store *store;
+    struct alq_files *files;
+    struct alq_names *names;
+    struct alq_prepare *prepare;
+    struct alq_slices *slices;
+
+    struct alq_gpu_list gpus; /* the last reading; owned */
+    struct alq_err no_gpus;   /* code set: there is none */
+    int has_reading;
+    int is_naming;
+    int is_renaming; /* a newer reading waits for the job */
+
+    struct event *closing;
+    char why[256];
+    int close_left_ms;
+    int pause_left_ms;
+    uint64_t calls_seen;
+    void (*closed)(void *arg);
+    void *closed_arg;
+};
+
+static void *get_claim(void *arg, const char *namespace_, const char *name, long timeout_ms,
+                       void (*cb)(void *cb_arg, int status, json_t *body,
+                                  const struct alq_err *err),
+                       void *cb_arg, struct alq_err *err)
+{
+    return alq_kube_get_claim(arg, namespace_, name, timeout_ms, cb, cb_arg, err);
+}
+
+static void cancel_claim(void *call)
+{
+    alq_kube_cancel(call);
+}
+
+static void release(struct alq_node *n)
+{
+    alq_prepare_free(alq_steal(&n->prepare));
+    alq_slices_free(alq_steal(&n->slices));
+    alq_names_close(alq_steal(&n->names));
+    alq_files_close(alq_steal(&n->files));
+    alq_store_close(alq_steal(&n->store));
+    n->state = STATE_CLOSED;
+}
+
+/* ---- readings of the GPUs ---------------------------------------------------------------------
+ */
+
+static int copy_list(const struct alq_gpu_list *from, struct alq_gpu_list *to)
+{
+    struct alq_gpu *gpus = calloc(from->count + 1, sizeof(*gpus));
+    if (!gpus)
+        return -1;
+    if (from->count)
+        memcpy(gpus, from->gpus, from->count * sizeof(*gpus));
+    free(to->gpus);
+    *to = (struct alq_gpu_list){gpus, from->count};
+    return 0;
+}
+
+static void use_reading(struct alq_node *n, const struct alq_gpu_list *named,
+                        const struct alq_err *reading)
+{
+    struct alq_err why = ALQ_ERR_INIT;
+    const struct alq_err *err = reading->code ? reading : NULL;
+    if (err)
+        alq_warn(NULL, "no GPUs are published: %s", err->text);
+    else
+        alq_info(NULL, "%zu GPUs", named->count);
+    for (size_t i = 0; i < named->count; i++)
+        alq_info(ALQ_LOG_KV({"device", named->gpus[i].name}, {"uuid", named->gpus[i].uuid},
+                            {"product", named->gpus[i].product_name}),
+                 "GPU");
+    alq_prepare_set_gpus(n->prepare, named, err);
+    alq_health_set_gpus(n->parts.health, named, err);
+    if (alq_slices_set_devices(n->slices, named, &why))
+        alq_error(NULL, "publishing: %s", why.text);
+}
+
+static void name_gpus(struct alq_node *n);
+
+static void naming_run(struct alq_job *job)
+{
+    struct naming *naming = (struct naming *)job;
+    alq_names_assign(naming->node->names, &naming->list, &naming->err);
+}
+
+static void naming_done(struct alq_job *job)
+{
+    struct naming *naming = (struct naming *)job;
+    struct alq_node *n = naming->node;
+    n->is_naming = 0;
+    if (naming->err.code)
+        alq_error(NULL, "names of devices are not saved: %s", naming->err.text);
+    if (n->state == STATE_OPEN) {
+        use_reading(n, &naming->list, &naming->reading);
+        if (n->is_renaming)
+            name_gpus(n);
+    }
+    free(naming->list.gpus);
+    free(naming);
+}
+
+static void name_gpus(struct alq_node *n)
+{
+    n->is_renaming = n->is_naming;
+    if (n->is_naming || !n->has_reading)
+        return;
+    struct naming *naming = calloc(1, sizeof(*naming));
+    if (!naming || copy_list(&n->gpus, &naming->list)) {
+        alq_error(NULL, "out of memory for %zu GPUs", n->gpus.count);
+        free(naming);
+        return;
+    }
+    naming->node = n;
+    naming->reading = n->no_gpus;
+    naming->job.run = naming_run;
+    naming->job.done = naming_done;
+    n->is_naming = 1;
+    alq_work_submit(n->parts.work, &naming->job);
+}
+
+void alq_node_set_gpus(struct alq_node *n, const struct alq_gpu_list *list,
+                       const struct alq_err *err)
+{
+    if (copy_list(list, &n->gpus)) {
+        alq_error(NULL, "out of memory for %zu GPUs; the last reading stays", list->count);
+        return;
+    }
+    n->has_reading = 1;
+    memset(&n->no_gpus, 0, sizeof(n->no_gpus));
+    if (err)
+        n->no_gpus = *err;
+    if (n->state == STATE_OPEN)
+        name_gpus(n);
+}
+
+/* ---- open -------------------------------------------------------------------------------------
+ */
+
+static void know(struct opening *o, const struct alq_share_spec *share)
+{
+    for (const struct known *k = o->known; k; k = k->next)
+        if (!strcmp(k->uuid, share->gpu_uuid))
+            return;
+    struct known *k = calloc(1, sizeof(*k));
+    if (!k)
+        return; /* only the health of a GPU that is gone would miss it */
+    snprintf(k->uuid, sizeof(k->uuid), "%s", share->gpu_uuid);
+    snprintf(k->device, sizeof(k->device), "%s", share->device);
+    k->next = o->known;
+    o->known = k;
+}
+
+static void on_record(void *arg, struct alq_record *record)
+{
+    struct opening *o = arg;
+    struct alq_err err = ALQ_ERR_INIT;
+    for (uint32_t i = 0; i < record->claim.share_count; i++) {
+        const struct alq_share_spec *share = &record->claim.shares[i];
+        alq_names_learn(o->node->names, share->gpu_uuid, share->device);
+        know(o, share);
+    }
+    if (!alq_prepare_adopt(o->node->prepare, record, &err))
+        return;
+    alq_err_wrap(&err, "claim %s", record->claim.uid);
+    o->err = err;
+}
+
+static int open_store(struct alq_node *n, struct alq_err *err)
+{
+    int rc;
+    const struct timespec pause = {.tv_nsec = LOCK_WAIT_MS * 1000000};
+    for (int i = 0; (rc = alq_store_open(n->parts.cfg->state_dir, &n->store, err)) == ALQ_EBUSY &&
+                    n->parts.cfg->pod_uid && i < LOCK_TRIES;
+         i++)
+        nanosleep(&pause, NULL);
+    return rc ? alq_err_wrap(err, "--state-dir") : 0;
+}
+
+static void opening_run(struct alq_job *job)
+{
+    struct opening *o = (struct opening *)job;
+    struct alq_node *n = o->node;
+    const struct alq_config *cfg = n->parts.cfg;
+    const struct alq_claim_source source = {get_claim, cancel_claim, n->parts.kube};
+    const struct alq_clock clock = alq_clock_real(n->parts.base);
+    struct alq_err *err = &o->err, why = ALQ_ERR_INIT;
+    if (open_store(n, err) || alq_files_open(cfg, n->store, n->boot_id, &n->files, err) ||
+        alq_names_open(cfg->state_dir, &n->names, err))
+        return;
+    n->prepare = alq_prepare_new(cfg, &clock, n->parts.work, n->files, &source, n->boot_id, err);
+    if (!n->prepare)
+        return;
+    if (alq_store_load(n->store, on_record, o, &why) < 0)
+        *err = why;
+    if (!err->code)
+        alq_prepare_sweep(n->prepare);
+}
+
+static void opening_done(struct alq_job *job)
+{
+    struct opening *o = (struct opening *)job;
+    struct alq_node *n = o->node;
+    if (!o->err.code)
+        n->slices = alq_slices_new(n->parts.cfg, n->parts.kube, n->parts.base, &o->err);
+    if (o->err.code) {
+        release(n);
+    } else {
+        n->state = STATE_OPEN;
+        for (const struct known *k = o->known; k; k = k->next)
+            alq_health_know(n->parts.health, k->uuid, k->device);
+        alq_prepare_start(n->prepare);
+        alq_dra_serve(n->parts.dra, n->prepare);
+        name_gpus(n);
+    }
+    o->opened(o->arg, o->err.code ? &o->err : NULL);
+    for (struct known *k; (k = o->known);) {
+        o->known = k->next;
+        free(k);
+    }
+    free(o);
+}
+
+void alq_node_open(struct alq_node *n, void (*opened)(void *arg, const struct alq_err *err),
+                   void *arg)
+{
+    struct opening *o = calloc(1, sizeof(*o));
+    if (!o) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_err_set(&err, ALQ_ENOMEM, "out of memory");
+        opened(arg, &err);
+        return;
+    }
+    o->node = n;
+    o->opened = opened;
+    o->arg = arg;
+    o->job.run = opening_run;
+    o->job.done = opening_done;
+    n->state = STATE_OPENING;
+    alq_work_submit(n->parts.work, &o->job);
+}
+
+/* ---- close ------------------------------------------------------------------------------------
+ */
+
+static void on_closing(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    struct alq_node *n = arg;
+    struct alq_dra *dra = n->parts.dra;
+    const struct timeval step = {.tv_usec = CLOSE_STEP_MS * 1000};
+    n->close_left_ms -= CLOSE_STEP_MS;
+    if (alq_dra_working(dra) || alq_dra_calls(dra) != n->calls_seen)
+        n->pause_left_ms = PAUSE_MS;
+    else
+        n->pause_left_ms -= CLOSE_STEP_MS;
+    n->calls_seen = alq_dra_calls(dra);
+    if (n->close_left_ms <= 0 || n->pause_left_ms <= 0)
+        alq_dra_refuse(dra, n->why);
+    if ((n->close_left_ms > 0 && n->pause_left_ms > 0) || alq_work_pending(n->parts.work)) {
+        event_add(n->closing, &step);
+        return;
+    }
+    alq_dra_give_up(dra, "the state of this node goes to another aliquotd; call again");
+    release(n);
+    alq_health_clear(n->parts.health);
+    n->closed(n->closed_arg);
+}
+
+void alq_node_close(struct alq_node *n, const char *why, void (*closed)(void *arg), void *arg)
+{
+    snprintf(n->why, sizeof(n->why), "%s", why);
+    n->state = STATE_CLOSING;
+    n->close_left_ms = CLOSE_MS;
+    n->pause_left_ms = PAUSE_MS;
+    n->closed = closed;
+    n->closed_arg = arg;
+    event_active(n->closing, EV_TIMEOUT, 0);
+}
+
+/* ---- life -------------------------------------------------------------------------------------
+ */
+
+struct alq_node *alq_node_new(const struct alq_node_parts *parts, struct alq_err *err)
+{
+    struct alq_node *n = calloc(1, sizeof(*n));
+    if (n) {
+        n->parts = *parts;
+        n->closing = evtimer_new(parts->base, on_closing, n);
+    }
+    if (!n || !n->closing)
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    else if (!alq_boot_id_read(n->boot_id, err))
+        return n;
+    alq_node_free(n);
+    return NULL;
+}
+
+void alq_node_free(struct alq_node *n)
+{
+    if (!n)
+        return;
+    release(n);
+    if (n->closing)
+        event_free(n->closing);
+    free(n->gpus.gpus);
+    free(n);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's state: records, files, device names, promises and the published slices. Of the
+ * instances of aliquotd on a node one has it open at a time (succession.h says which); it opens and
+ * closes as one unit. Opening reads and writes the disk on a worker, so the loop answers meanwhile,
+ * and calls of the kubelet wait. Closing answers the open calls first. Loop thread only.
+ */
+#ifndef ALQ_DAEMON_NODE_H
+#define ALQ_DAEMON_NODE_H
+
+#include "base/err.h"
+#include "daemon/config.h"
+#include "daemon/domain.h"
+
+struct alq_dra;
+struct alq_health;
+struct alq_kube;
+struct alq_node;
+struct alq_work;
+struct event_base;
+
+/* What a node works with; outlives it. */
+struct alq_node_parts {
+    const struct alq_config *cfg;
+    struct event_base *base;
+    struct alq_work *work;
+    struct alq_kube *kube;
+    struct alq_dra *dra;
+    struct alq_health *health;
+};
+
+/* Closed. NULL when out of memory, or when the boot id cannot be read. */
+struct alq_node *alq_node_new(const struct alq_node_parts *parts, struct alq_err *err);
+/* No job may be running: free the workers first. Open calls end as cancelled. NULL-safe. */
+void alq_node_free(struct alq_node *node);
+
+/* opened(arg, err) comes from the loop: err NULL when the state is open and calls are served, else
+ * it is closed and err names the setting at fault. The node must be closed, and nobody else's. */
+void alq_node_open(struct alq_node *node, void (*opened)(void *arg, const struct alq_err *err),
+                   void *arg);
+
+/* Closes when there has been a pause in the calls, or after a few seconds; from then on calls are
+ * refused for the reason why. closed(arg) comes from the loop. The node must be open. */
+void alq_node_close(struct alq_node *node, const char *why, void (*closed)(void *arg), void *arg);
+
+/* The last reading of the GPUs (copied), for now and for later openings; err non-NULL: there is
+ * none, for this reason. */
+void alq_node_set_gpus(struct alq_node *node, const struct alq_gpu_list *list,
+                       const struct alq_err *err);
+
+#endif

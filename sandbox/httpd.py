@@ -24,20 +24,12 @@ import api as logic
 import resources
 import store as storage
 import validate
+from faults import REASONS, Board, Fault  # noqa: F401  (Fault is for tests)
 
 _PUBLIC = {"/version", "/healthz", "/livez", "/readyz"}
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PATCHES = {"application/json-patch+json": "json", "application/merge-patch+json": "merge",
             "application/strategic-merge-patch+json": "strategic", "application/apply-patch+yaml": "apply"}
-
-
-class Fault:
-    """An answer that the tests ask for: the next `count` requests whose "METHOD path" matches get it."""
-
-    def __init__(self, body):
-        self.pattern, self.code = re.compile(body["match"]), int(body.get("code", 503))
-        self.count, self.headers = int(body.get("count", 1)), body.get("headers", {})
-        self.delay_s, self.close = float(body.get("delaySeconds", 0)), bool(body.get("close"))
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -47,9 +39,9 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, api, certificate, key, port=0):
         super().__init__(("127.0.0.1", port), Handler)
-        self.api, self.tokens, self.faults, self.hooks = api, {}, [], {}
+        self.api, self.tokens, self.faults, self.hooks = api, {}, Board(), {}
         self.logs, self.request_log = None, None
-        self.lock = threading.Lock()
+        self.lock, self.handlers, self.is_down = threading.Lock(), set(), threading.Event()
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self.tls.load_cert_chain(certificate, key)
@@ -73,15 +65,28 @@ class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
         """Clients that go away are no news."""
 
-    def take_fault(self, line):
+    def verify_request(self, request, client_address):
+        return not self.is_down.is_set()
+
+    def cut(self, pattern=""):
+        """Closes the connections whose request at hand matches, as a broken network does. Returns how many."""
         with self.lock:
-            for fault in self.faults:
-                if fault.pattern.search(line):
-                    fault.count -= 1
-                    if fault.count <= 0:
-                        self.faults.remove(fault)
-                    return fault
-        return None
+            found = [h for h in self.handlers if re.search(pattern, h.line)]
+            for handler in found:
+                try:
+                    with socket.socket(fileno=os.dup(handler.connection.fileno())) as raw:
+                        raw.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # it went by itself
+        return len(found)
+
+    def go_down(self, seconds):
+        """Every connection is cut, and new ones are closed at once, for so long."""
+        self.is_down.set()
+        self.cut()
+        timer = threading.Timer(seconds, self.is_down.clear)
+        timer.daemon = True
+        timer.start()
 
 
 class _Closed(Exception):
@@ -95,17 +100,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
     wbufsize = 65536
     timeout = 300
 
+    line, user = "", None
+    fault, strikes, is_held = None, None, False  # the fault of this request, when it is to strike
+
     def setup(self):
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.request.settimeout(10)
         self.request = self.server.tls.wrap_socket(self.request, server_side=True)
         super().setup()
+        with self.server.lock:
+            self.server.handlers.add(self)
 
     def handle(self):
         try:
             super().handle()
         except (_Closed, OSError, ssl.SSLError):
             self.close_connection = True
+
+    def finish(self):
+        with self.server.lock:
+            self.server.handlers.discard(self)
+        super().finish()
 
     def log_message(self, format, *args):
         pass
@@ -120,11 +135,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.warnings = []
         started = time.monotonic()
         code = 0
+        self.line = f"{self.command} {self.path}"
         try:
-            fault = self.server.take_fault(f"{self.command} {self.path}")
-            if fault:
-                self._fault(fault)
             self.user = self.server.user(self.headers.get("Authorization"))
+            is_ours = self.url_path.startswith("/sandbox/")
+            self.fault = None if is_ours else self.server.faults.take(self.line, getattr(self.user, "name", None))
+            self.strikes = self.fault.when if self.fault else None
+            if self.strikes == "before":
+                self._go_wrong()
             if self.user is None:
                 raise logic.ApiError(401, "Unauthorized", "Unauthorized")
             self._route()
@@ -134,23 +152,36 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except validate.StepZero:
             raise _Closed from None
         finally:
+            if self.is_held:
+                self.fault.reorder.leave()
+            self.line, self.fault, self.is_held = "", None, False
             log = self.server.request_log
             if log is not None:
                 log.append({"method": self.command, "path": self.path, "user": getattr(self.user, "name", None),
                             "code": code or 200, "seconds": round(time.monotonic() - started, 4)})
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
-    user = None
 
-    def _fault(self, fault):
+    def _go_wrong(self):
+        """The fault strikes: before the request does its work, before its answer, or between events of a watch."""
+        fault, self.strikes = self.fault, None
         if fault.delay_s:
             time.sleep(fault.delay_s)
+        while fault.hang and not self.server.api.store.closed:
+            self._check_client()
+            time.sleep(0.02)
         if fault.close:
             raise _Closed
         if fault.code != 200:
-            raise logic.ApiError(fault.code, {429: "TooManyRequests", 503: "ServiceUnavailable", 401: "Unauthorized",
-                                              403: "Forbidden", 500: "InternalError"}.get(fault.code, ""),
-                                 "a fault that the test asked for", headers=fault.headers)
+            raise logic.ApiError(fault.code, REASONS.get(fault.code, ""), "a fault that the test asked for",
+                                 headers=fault.headers)
+
+    def _before_answer(self):
+        if self.strikes == "after":
+            self._go_wrong()
+        if self.fault and self.fault.reorder and not self.is_held:
+            self.is_held = True
+            self.fault.reorder.wait()
 
     def _read_body(self):
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
@@ -165,6 +196,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.rfile.read(length) if length else b""
 
     def _send(self, code, content_type, body, headers=None):
+        self._before_answer()
         self.send_response(code)
         self.send_header("Cache-Control", "no-cache, private")
         self.send_header("Content-Type", content_type)
@@ -388,7 +420,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         timeout = int(self.query.get("timeoutSeconds") or 0) or random.randint(1800, 3600)
         events = self.server.api.watch(res, namespace, self.query, timeout)
         self._start_stream("application/json")
+        sent = 0
         for kind, obj in events:
+            if self.strikes == "events" and sent >= self.fault.events:
+                try:
+                    self._go_wrong()
+                except logic.ApiError as error:
+                    self._chunk(json.dumps({"type": "ERROR", "object": error.status}).encode() + b"\n")
+                    break
             if not kind:
                 self._check_client()
                 continue
@@ -399,9 +438,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 obj = resources.partial(obj)
             self._chunk(json.dumps({"type": kind, "object": obj}, separators=(",", ":"),
                                    ensure_ascii=False).encode() + b"\n")
+            sent += 1
         self._end_stream()
 
     def _start_stream(self, content_type):
+        self._before_answer()
         self.send_response(200)
         self.send_header("Cache-Control", "no-cache, private")
         self.send_header("Content-Type", content_type)
@@ -528,14 +569,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "POST" and name == "compact":
             self.server.api.store.compact()
             return self._json(200, {})
-        if self.command == "POST" and name == "fault":
-            with self.server.lock:
-                self.server.faults.append(Fault(json.loads(self.raw)))
-            return self._json(200, {})
+        if parts[:1] == ["fault"]:
+            return self._json(200, self._fault_board(parts[1:]))
+        if self.command == "POST" and name == "cut":
+            return self._json(200, {"cut": self.server.cut(json.loads(self.raw or b"{}").get("match", ""))})
+        if self.command == "POST" and name == "api-down":
+            self._json(200, {})
+            return self.server.go_down(float(json.loads(self.raw)["seconds"]))
         hook = self.server.hooks.get((self.command, name))
         if hook is None:
             raise logic.ApiError(404, "NotFound", "the server could not find the requested resource", {})
         return self._json(200, hook(json.loads(self.raw) if self.raw else {}) or {})
+
+
+    def _fault_board(self, parts):
+        board = self.server.faults
+        try:
+            if self.command == "POST" and not parts:
+                return {"id": board.put(json.loads(self.raw)).id}
+            if self.command == "DELETE":
+                board.drop(int(parts[0]) if parts else None)
+        except (ValueError, TypeError, KeyError, re.error) as error:
+            raise logic.bad_request(f"fault: {error}") from None
+        return {"faults": board.dump()}
 
 
 def bind_pod(api, namespace, name, node):

@@ -21,15 +21,18 @@ import urllib.parse
 import yaml
 
 import api as logic
+import faults
 import resources
 import store as storage
 import validate
-from faults import REASONS, Board, Fault  # noqa: F401  (Fault is for tests)
 
 _PUBLIC = {"/version", "/healthz", "/livez", "/readyz"}
 _OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PATCHES = {"application/json-patch+json": "json", "application/merge-patch+json": "merge",
             "application/strategic-merge-patch+json": "strategic", "application/apply-patch+yaml": "apply"}
+
+
+Fault = faults.Fault
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -39,7 +42,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, api, certificate, key, port=0):
         super().__init__(("127.0.0.1", port), Handler)
-        self.api, self.tokens, self.faults, self.hooks = api, {}, Board(), {}
+        self.api, self.tokens, self.faults, self.hooks = api, {}, faults.Board(), {}
         self.logs, self.request_log = None, None
         self.lock, self.handlers, self.is_down = threading.Lock(), set(), threading.Event()
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -173,7 +176,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault.close:
             raise _Closed
         if fault.code != 200:
-            raise logic.ApiError(fault.code, REASONS.get(fault.code, ""), "a fault that the test asked for",
+            raise logic.ApiError(fault.code, faults.REASONS.get(fault.code, ""), "a fault that the test asked for",
                                  headers=fault.headers)
 
     def _before_answer(self):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet's plugin manager and its DRA calls: registration sockets, connections, Prepare and Unprepare.
 
-Owns one thread that looks at plugins_registry (reference/dra.md 3.3) and one for each plugin's health stream. calls may
-be made from any thread. A plugin is registered while its registration socket is there.
+Owns one thread that looks at plugins_registry (reference/dra.md 3.3) and one for each plugin's health stream. Calls may
+be made from any thread. A plugin is registered while its registration socket is there; of several instances of a driver
+the newest that is connected is used.
 """
 
 import os
@@ -16,6 +17,7 @@ import grpc
 import pluginapi
 
 POLL_S = 0.1
+HEALTH_S = 30  # how long an update holds that does not say it
 
 
 class PluginError(RuntimeError):
@@ -44,8 +46,21 @@ class Plugin:
         self.version = next((v for v in info.supported_versions if v in pluginapi.SERVICES), None)
         self.versions = list(info.supported_versions)
         self.channel = _open(self.endpoint, "localhost")
-        self.health = {}
+        self.health = {}  # (pool, device): (state, message, until when)
         self.closed = threading.Event()
+        self.connected, self._was_ready = True, False
+
+    def watch_connection(self, on_lost):
+        """Keeps `connected` true to the connection; on_lost(driver) is called when it goes."""
+        def changed(state):
+            before = self.connected
+            self._was_ready = self._was_ready or state is grpc.ChannelConnectivity.READY
+            # Idle and connecting are how a new connection begins, too.
+            self.connected = state is grpc.ChannelConnectivity.READY or (
+                not self._was_ready and state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+            if before and not self.connected and not self.closed.is_set():
+                on_lost(self.name)
+        self.channel.subscribe(changed, try_to_connect=True)
 
     def call(self, method, claims, answer, timeout):
         request = pluginapi.messages["ClaimsRequest"]()
@@ -55,6 +70,8 @@ class Plugin:
             reply = pluginapi.unary(self.channel, pluginapi.SERVICES[self.version] + method, request, answer, timeout)
         except grpc.RpcError as error:
             raise PluginError(f"{method}: {_describe(error)}") from None
+        except ValueError:
+            raise PluginError(f"{method}: the connection to {self.name} is closed") from None
         out = {}
         for entry in reply.claims:
             out[entry.key] = entry.value
@@ -75,8 +92,10 @@ class Plugin:
 class Manager:
     """Watches the registration directory and keeps the registered plugins."""
 
-    def __init__(self, directory, log, on_gone, health=False):
-        self.directory, self.log, self.on_gone, self.health = directory, log, on_gone, health
+    def __init__(self, directory, log, on_gone, health=False, is_new=True):
+        """is_new: a kubelet that knows the fields of an update that came after 1.34."""
+        self.directory, self.log, self.on_gone, self.asks_health = directory, log, on_gone, health
+        self.is_new = is_new
         self.lock = threading.Lock()
         self.plugins, self._retry, self._seen = [], {}, {}
         self.stopped = threading.Event()
@@ -95,12 +114,33 @@ class Manager:
             self.plugins = []
 
     def get(self, driver):
-        """The newest registered instance of a driver. Raises PluginError."""
+        """The newest connected instance of a driver, else the newest. Raises PluginError."""
         with self.lock:
-            for plugin in reversed(self.plugins):
-                if plugin.name == driver:
-                    return plugin
-        raise PluginError(f"DRA driver {driver} is not registered")
+            found = [p for p in reversed(self.plugins) if p.name == driver]
+        if not found:
+            raise PluginError(f"DRA driver {driver} is not registered")
+        return next((p for p in found if p.connected), found[0])
+
+    def is_connected(self, driver):
+        with self.lock:
+            return any(p.connected for p in self.plugins if p.name == driver)
+
+    def health(self, driver, pool, device):
+        """(Healthy, Unhealthy or Unknown, message) of a device, by the driver's newest instance."""
+        with self.lock:
+            plugin = next((p for p in reversed(self.plugins) if p.name == driver), None)
+        state, message, until = plugin.health.get((pool, device), (0, "", 0)) if plugin else (0, "", 0)
+        if time.monotonic() > until:
+            return "Unknown", ""
+        return {1: "Healthy", 2: "Unhealthy"}.get(state, "Unknown"), message
+
+    def dump(self):
+        with self.lock:
+            found = list(self.plugins)
+        return [{"name": p.name, "endpoint": p.endpoint, "version": p.version, "versions": p.versions,
+                 "connected": p.connected,
+                 "health": {f"{pool}/{device}": {"state": self.health(p.name, pool, device)[0], "message": message}
+                            for (pool, device), (_, message, _) in list(p.health.items())}} for p in found]
 
     def _sockets(self):
         out = {}
@@ -163,7 +203,8 @@ class Manager:
             if problem is not None:
                 raise PluginError(problem)
             self.log(f"registered {plugin.name} at {plugin.endpoint} as {plugin.version}")
-            if self.health:
+            plugin.watch_connection(self.on_gone)
+            if self.asks_health:
                 threading.Thread(target=self._watch_health, args=(plugin,), daemon=True).start()
         finally:
             channel.close()
@@ -193,7 +234,8 @@ class Manager:
             self.on_gone(plugin.name)
 
     def _watch_health(self, plugin):
-        """Asks for health as the kubelets up to 1.36 do: again 5 s after every end of the stream."""
+        """Asks for health as the kubelets up to 1.36 do: v1alpha1 whatever is advertised, and again 5 s after every end
+        of the stream, which also ends what it said."""
         stream = plugin.channel.unary_stream(pluginapi.HEALTH, request_serializer=lambda m: m.SerializeToString(),
                                              response_deserializer=pluginapi.messages["WatchResponse"].FromString)
         while not plugin.closed.is_set():
@@ -201,7 +243,10 @@ class Manager:
                 for update in stream(pluginapi.messages["WatchRequest"]()):
                     for entry in update.devices:
                         key = (entry.device.pool_name, entry.device.device_name)
-                        plugin.health[key] = (entry.health, entry.message, time.monotonic())
+                        timeout_s = entry.health_check_timeout_seconds if self.is_new else 0
+                        message = entry.message if len(entry.message) <= 1024 else entry.message[:1021] + "..."
+                        plugin.health[key] = (entry.health, message if self.is_new else "",
+                                              time.monotonic() + (timeout_s or HEALTH_S))
             except (grpc.RpcError, ValueError):
                 pass
             plugin.health.clear()

@@ -44,7 +44,8 @@ def arguments(argv):
     parser.add_argument("--program", action="append", default=[], metavar="PATH",
                         help="put this program into /usr/local/bin of the root; may be repeated")
     parser.add_argument("--gate-off", action="store_true", help="DRAConsumableCapacity and DRADeviceTaints off")
-    parser.add_argument("--health", action="store_true", help="the kubelet asks plugins for device health")
+    parser.add_argument("--health", choices=["auto", "on", "off"], default="auto",
+                        help="the kubelet asks plugins for device health; auto: from 1.36 on, as the gate is")
     parser.add_argument("--wipe-seconds", type=float, default=30,
                         help="a driver's slices are deleted so long after its socket is gone")
     parser.add_argument("--retry-seconds", type=float, default=2, help="first pause after a failed prepare")
@@ -83,6 +84,7 @@ class Sandbox:
         options = self.options
         for name in ("kubelet/plugins", "kubelet/plugins_registry", "cdi", "logs"):
             os.makedirs(self.path(*name.split("/")), exist_ok=True)
+        options.health = options.health == "on" or (options.health == "auto" and options.server_version >= "1.36")
         api = logic.Api(options.server_version, options.gate_off)
         paths = certs.make(self.path("pki"))
         self.server = httpd.Server(api, paths[1], paths[2], options.port)
@@ -92,7 +94,9 @@ class Sandbox:
                                         options, self.log)
         self.server.logs = self.kubelet.logs
         self.server.hooks.update({
-            ("POST", "restart-kubelet"): lambda body: self.kubelet.restart(),
+            ("POST", "restart-kubelet"): lambda body: self.kubelet.restart(float(body.get("seconds", 0))),
+            ("POST", "power-off"): lambda body: self._power_off(),
+            ("POST", "power-on"): lambda body: self.kubelet.bring_up(),
             ("GET", "kubelet"): lambda body: self._kubelet_state(),
             ("POST", "record"): lambda body: self._record(),
             ("GET", "requests"): lambda body: {"requests": self.server.request_log or []}})
@@ -144,13 +148,15 @@ class Sandbox:
                 raise SystemExit(3) from None
 
     def _kubelet_state(self):
-        kubelet = self.kubelet
-        with kubelet.lock:
-            claims = [{**r.dump(), "prepared": r.prepared} for r in kubelet.claims.values()]
-        plugins = [{"name": p.name, "endpoint": p.endpoint, "version": p.version, "versions": p.versions,
-                    "health": {"/".join(k): v[0] for k, v in p.health.items()}} for p in kubelet.manager.plugins]
-        return {"claims": claims, "plugins": plugins,
+        return {"claims": self.kubelet.claims.dump(), "plugins": self.kubelet.manager.dump(),
+                "up": self.kubelet.up.is_set(),
                 "runtime": self.runtime.program if self.runtime else None, "noRuntime": self.options.no_runtime}
+
+    def _power_off(self):
+        """The machine goes down until power-on; the CDI directory lies on a tmpfs, as /var/run/cdi does."""
+        self.kubelet.power_off()
+        for name in os.listdir(self.path("cdi")):
+            os.unlink(self.path("cdi", name))
 
     def _record(self):
         self.server.request_log = []

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import queue
 import shutil
 import signal
 import ssl
@@ -149,6 +150,34 @@ class Sandbox:
         body = self.admin.ok("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}")
         return [(e["reason"], e["message"]) for e in body["items"]]
 
+    # ------------------------------------------------------------------ the switchboard
+
+    def fault(self, match, **more):
+        """Puts a fault on the board (sandbox/README.md, "Faults"); returns its number."""
+        return self.admin.ok("POST", "/sandbox/fault", {"match": match, **more})["id"]
+
+    def faults(self):
+        return self.admin.ok("GET", "/sandbox/fault")["faults"]
+
+    def clear_faults(self):
+        self.admin.ok("DELETE", "/sandbox/fault")
+
+    def cut(self, match=""):
+        """Breaks the connections whose request at hand matches; returns how many."""
+        return self.admin.ok("POST", "/sandbox/cut", {"match": match})["cut"]
+
+    def restart_kubelet(self, seconds=0):
+        self.admin.ok("POST", "/sandbox/restart-kubelet", {"seconds": seconds})
+
+    def kubelet(self):
+        return self.admin.ok("GET", "/sandbox/kubelet")
+
+    def reboot(self, between=lambda: None):
+        """The machine goes down and comes back; between() does what the test's own processes do meanwhile."""
+        self.admin.ok("POST", "/sandbox/power-off")
+        between()
+        self.admin.ok("POST", "/sandbox/power-on")
+
     def stop(self, keep=False):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -168,14 +197,17 @@ class Sandbox:
 class Plugin:
     """A DRA plugin on two sockets. calls: (path, [claims as (namespace, uid, name)]) in order; answers may be changed."""
 
-    def __init__(self, sandbox, versions=("v1.DRAPlugin", "v1beta1.DRAPlugin"), driver=DRIVER):
+    def __init__(self, sandbox, versions=("v1.DRAPlugin", "v1beta1.DRAPlugin"), driver=DRIVER, instance=""):
         self.sandbox, self.versions, self.driver = sandbox, list(versions), driver
         self.calls, self.metadata, self.registered = [], [], []
         self.fail, self.reply = None, None
+        self.before_prepare = lambda: None
+        self.health = None  # a queue of lists of DeviceHealth fields; None: no such service
         plugin_dir = sandbox.dir / "kubelet/plugins" / driver
         plugin_dir.mkdir(parents=True, exist_ok=True)
-        self.dra = plugin_dir / "dra.sock"
-        self.registration = sandbox.dir / "kubelet/plugins_registry" / f"{driver}-reg.sock"
+        tail = f"-{instance}" if instance else ""
+        self.dra = plugin_dir / f"dra{tail}.sock"
+        self.registration = sandbox.dir / "kubelet/plugins_registry" / f"{driver}{tail}-reg.sock"
         self.servers = [self._serve(self.dra), self._serve(self.registration)]
 
     def _serve(self, path):
@@ -213,6 +245,7 @@ class Plugin:
         return answer
 
     def _prepare(self, request):
+        self.before_prepare()
         answer = pluginapi.messages["PrepareResponse"]()
         if self.reply is not None:
             return self.reply(request, answer)
@@ -248,6 +281,10 @@ class _Handler(grpc.GenericRpcHandler):
 
     def service(self, details):
         name = details.method.rpartition("/")[2]
+        if details.method == pluginapi.HEALTH and self.plugin.health is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._health, request_deserializer=pluginapi.messages["WatchRequest"].FromString,
+                response_serializer=lambda m: m.SerializeToString())
         requests = {"GetInfo": "InfoRequest", "NotifyRegistrationStatus": "RegistrationStatus",
                     "NodePrepareResources": "ClaimsRequest", "NodeUnprepareResources": "ClaimsRequest"}
         if name not in requests or not any(
@@ -261,3 +298,18 @@ class _Handler(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(
             call, request_deserializer=pluginapi.messages[requests[name]].FromString,
             response_serializer=lambda m: m.SerializeToString())
+
+    def _health(self, request, context):
+        """Sends what the test puts into the queue; None ends the stream."""
+        while context.is_active():
+            try:
+                devices = self.plugin.health.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if devices is None:
+                return
+            update = pluginapi.messages["WatchResponse"]()
+            for pool, device, state, timeout_s, message in devices:
+                entry = update.devices.add(health=state, health_check_timeout_seconds=timeout_s, message=message)
+                entry.device.pool_name, entry.device.device_name = pool, device
+            yield update

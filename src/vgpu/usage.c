@@ -11,6 +11,7 @@
 #define EINVAL_ 22
 #define EEXIST_ 17
 #define ENOSPC_ 28
+#define EDQUOT_ 122
 
 /* Bytes of the file beyond the slots' that are locked: by a reaper, and while a section is claimed.
  */
@@ -45,6 +46,10 @@ static int map_open(int fd, uint8_t **base, uint64_t *bytes)
         header.section_count == 0 || header.section_count > ALQ_SECTIONS_MAX ||
         (uint64_t)size < ALQ_USAGE_BYTES(header.section_count))
         return -EINVAL_;
+    /* A hole that a full file system cannot fill would be a SIGBUS at the first store. */
+    int rc = alq_sys_fallocate(fd, (uint64_t)size);
+    if (rc == -ENOSPC_ || rc == -EDQUOT_)
+        return rc;
     void *at = alq_sys_mmap((size_t)size, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_SHARED, fd);
     if (!at)
         return -ENOMEM_;

@@ -43,7 +43,8 @@ void alq_usage_format(void *base, uint32_t sections);
 
 /*
  * Maps the file, without a slot. 0; -ENOENT and other errors of open; -EINVAL for a file that is
- * too short, of another format or of another version. Never creates or changes it.
+ * too short, of another format or of another version; -ENOSPC where a hole in it cannot be filled.
+ * Never creates or changes it.
  */
 int alq_usage_map(struct alq_file *file, const char *path);
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "private_mounts.h"
 #include "vgpu/memory/ledger.h"
 #include "vgpu/usage.h"
 
@@ -60,6 +61,36 @@ static void map_of_a_foreign_file_is_refused_and_leaves_it(void **state)
     stat(path, &after);
     assert_int_equal(before.st_size, after.st_size);
     assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+}
+
+/* In a child, since its mounts are private: a file of 1.3 MiB with holes on a tmpfs of 64 KiB. */
+static int map_sparse_on_a_full_disk(void)
+{
+    struct alq_file file = {.base = NULL};
+    struct alq_usage_header header = {.magic = 0};
+    if (private_mounts() || mount("tmpfs", directory, "tmpfs", 0, "size=64k"))
+        return 77;
+    alq_usage_format(&header, 8);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || pwrite(fd, &header, sizeof(header), 0) != sizeof(header) ||
+        ftruncate(fd, ALQ_USAGE_BYTES(8)))
+        return 1;
+    return alq_usage_map(&file, path) == -28 ? 0 : 2;
+}
+
+static void map_of_a_file_with_holes_on_a_full_disk_is_refused(void **state)
+{
+    int status;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(map_sparse_on_a_full_disk());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WEXITSTATUS(status) == 77) {
+        print_message("[  REASON  ] no mount namespace of our own here\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
 }
 
 static void map_or_make_makes_a_complete_file_for_everyone(void **state)
@@ -246,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(map_of_a_missing_file_says_so),
         TEST(map_of_a_foreign_file_is_refused_and_leaves_it),
+        TEST(map_of_a_file_with_holes_on_a_full_disk_is_refused),
         TEST(map_or_make_makes_a_complete_file_for_everyone),
         TEST(map_of_a_file_cut_short_is_refused),
         TEST(reap_leaves_the_living_and_empties_the_dead),

@@ -71,6 +71,37 @@ static uint32_t next_random(void)
     return seed >> 8;
 }
 
+/* CPU time of this thread, so that another process on the core does not count. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* The dearest single allocation and free on the way to a million live ones and back, over a few
+ * ways. */
+static void worst(void)
+{
+    static CUdeviceptr all[MILLION];
+    double worst_ns[3];
+    for (int way = 0; way < 3; way++) {
+        worst_ns[way] = 0;
+        uint64_t last = cpu_ns();
+        for (int i = 0; i < 2 * MILLION; i++) {
+            if (i < MILLION)
+                need(cuMemAlloc_v2(&all[i], 512), "cuMemAlloc");
+            else
+                need(cuMemFree_v2(all[i - MILLION]), "cuMemFree");
+            uint64_t now = cpu_ns();
+            if ((double)(now - last) > worst_ns[way])
+                worst_ns[way] = (double)(now - last);
+            last = now;
+        }
+    }
+    print("worst.1000000", worst_ns, 3);
+}
+
 /* One of the live ones, at random, is freed and another made; `live` of them all the time. */
 static void allocations(const char *name, uint32_t live, int rounds_wanted, int pairs)
 {
@@ -129,7 +160,9 @@ int main(int argc, char **argv)
     allocations("alloc_free.10", LIVE, ROUNDS, 500);
     refusals();
     views();
-    if (argc > 1 && !strcmp(argv[1], "million"))
+    if (argc > 1 && !strcmp(argv[1], "million")) {
         allocations("alloc_free.1000000", MILLION, 11, 20000);
+        worst();
+    }
     return 0;
 }

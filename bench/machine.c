@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,12 +147,15 @@ void bench_share_counters(struct alq_counters *out)
     close(fd);
 }
 
-FILE *bench_child_start(const char *program, char *argument, enum bench_mode mode)
+/* The process becomes the program; its standard output is `output`. */
+static void become(const char *program, char *argument, enum bench_mode mode, int output)
 {
     char path[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX], preload[PATH_MAX];
-    int ends[2];
 
-    snprintf(path, sizeof(path), "%s/bench/%s", build, program);
+    if (program[0] == '/')
+        snprintf(path, sizeof(path), "%s", program);
+    else
+        snprintf(path, sizeof(path), "%s/bench/%s", build, program);
     snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s/lib", directory);
     snprintf(socket, sizeof(socket), "SIMGPU_SOCKET=%s/simgpud.sock", directory);
     snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/%s", directory,
@@ -159,19 +163,54 @@ FILE *bench_child_start(const char *program, char *argument, enum bench_mode mod
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/lib/libvgpu.so", directory);
     char *env[] = {libraries, socket, root, mode == BENCH_BARE ? NULL : preload, NULL};
     char *args[] = {path, argument, NULL};
+    dup2(output, 1);
+    execve(path, args, env);
+    _exit(127);
+}
+
+FILE *bench_child_start(const char *program, char *argument, enum bench_mode mode)
+{
+    int ends[2];
+
     if (pipe(ends))
         bench_die("pipe");
     child = fork();
-    if (child == 0) {
-        dup2(ends[1], 1);
-        execve(path, args, env);
-        _exit(127);
-    }
+    if (child == 0)
+        become(program, argument, mode, ends[1]);
     close(ends[1]);
     FILE *output = fdopen(ends[0], "r");
     if (!output)
         bench_die("fdopen");
     return output;
+}
+
+double bench_cpu_us(const char *program, char *argument, enum bench_mode mode, unsigned count)
+{
+    double us = 0;
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC), status, failed = 0;
+    struct rusage usage;
+
+    for (unsigned i = 0; i < count; i++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            become(program, argument, mode, null);
+        if (pid < 0)
+            bench_die("fork");
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (wait4(-1, &status, 0, &usage) < 0)
+            bench_die("wait4");
+        failed |= status;
+        us += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+              (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    }
+    close(null);
+    if (failed) {
+        fprintf(stderr, "%s: %s ended with wait status %d\n", bench_name, program, failed);
+        bench_machine_close();
+        exit(1);
+    }
+    return us / count;
 }
 
 void bench_child_end(FILE *output)

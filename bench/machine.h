@@ -34,6 +34,10 @@ enum bench_mode { BENCH_BARE, BENCH_NO_SHARE, BENCH_SHARE, BENCH_MODES };
 FILE *bench_child_start(const char *program, char *argument, enum bench_mode mode);
 void bench_child_end(FILE *output);
 
+/* CPU time of one process on average, in microseconds from exec to exit: `count` of them at once. A
+ * program with a slash is taken as it is. */
+double bench_cpu_us(const char *program, char *argument, enum bench_mode mode, unsigned count);
+
 void bench_sort(double *values, size_t count);
 
 #endif

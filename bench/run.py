@@ -20,6 +20,8 @@ BOUNDS = {
     "sim.launch_ns": 150, "sim.alloc_ns": 1000, "sim.event_record_ns": 200, "sim.event_query_ns": 200,
     "hook.none.launch_ns": 5, "hook.limit.launch_ns": 60, "hook.driver_calls_per_launch": 0.05,
     "hook.alloc_free_ns.10": 300, "hook.alloc_free_ns.1000000": 500, "hook.refuse_ns": 1000,
+    "hook.worst_ns.1000000": 100000, "hook.view_ns": 50, "init.added_us.1": 1000, "init.added_us.64": 1000,
+    "init.added_us.true": 150, "library.rss_kib": 1024,
     "daemon.rss_kib": 16384, "daemon.start_to_registered_ms": 100, "daemon.prepare_us.p50": 1000,
 }
 

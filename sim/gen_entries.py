@@ -4,9 +4,12 @@
 
   gen_entries.py stubs    --api cu|nvml --exports LIST --sources C... [--procs LIST]   entry points without an implementation
                           (they answer "not supported" and are counted) and the lookup table
+  gen_entries.py points   --exports LIST                                              the entry points: assembler that comes to the
+                          implementation (impl_NAME) by way of the fault rules (client/fault.h)
+  gen_entries.py rename   --exports LIST...                                           header that gives implementations that name
   gen_entries.py wrappers --exports LIST --sources C... --calls cuda_calls.h           per-thread-stream forms of those that have one
   gen_entries.py map      --exports LIST                                              linker version script
-  gen_entries.py names    PROFILE=LIST...                                             names by index, for simgpud
+  gen_entries.py names    PROFILE=cuda|nvml=LIST...                                       names by index, for simgpud
 """
 import argparse
 import re
@@ -59,17 +62,21 @@ def wrappable(name, done, types):
 
 
 def stubs(args):
-    names, done = exports(args.exports), implemented(args.sources)
+    names, done = exports(args.exports[0]), implemented(args.sources)
     types = signatures(args.calls) if args.calls else {}
     head('entry points without an implementation')
     print('#include "entries.h"\n')
     for index, name in enumerate(names):
         if name in DATA:
             print(f'extern long {name};\nlong {name};')
-        elif name in done or wrappable(name, done, types):
-            print(f'int {name}(void);')
         else:
-            print(f'int {name}(void);\nint {name}(void)\n{{\n    return sim_unsupported({index});\n}}')
+            print(f'int {name}(void);')
+            if name not in done and not wrappable(name, done, types):
+                print(f'int impl_{name}(void);\nint impl_{name}(void)\n{{\n    return sim_unsupported({index});\n}}')
+    print('\nconst char *const sim_entry_names[] = {')
+    for name in names:
+        print(f'    "{name}",')
+    print('};')
     if args.procs:
         have, rows = set(names), []
         for line in exports(args.procs):
@@ -85,9 +92,9 @@ def stubs(args):
 
 
 def wrappers(args):
-    names, done, types = exports(args.exports), implemented(args.sources), signatures(args.calls)
+    names, done, types = exports(args.exports[0]), implemented(args.sources), signatures(args.calls)
     head('per-thread default stream forms')
-    print('#include "aliquot/cuda_abi.h"\n')
+    print('#include "cuda_names.h"\n#include "aliquot/cuda_abi.h"\n')
     for name in names:
         if not wrappable(name, done, types):
             continue
@@ -101,9 +108,23 @@ def wrappers(args):
         print(f'CUresult {name}({declared});\nCUresult {name}({declared})\n{{\n    return {base}({passed});\n}}')
 
 
+def points(args):
+    head('entry points')
+    print('#if defined(__x86_64__)\n#include "client/entry-x86_64.inc"\n#else\n#include "client/entry-aarch64.inc"\n#endif\n')
+    for index, name in enumerate(exports(args.exports[0])):
+        if name not in DATA:
+            print(f'SIM_ENTRY_POINT {name}, {index}')
+
+
+def rename(args):
+    head('names of implementations')
+    for name in sorted({name for path in args.exports for name in exports(path)} - DATA):
+        print(f'#define {name} impl_{name}')
+
+
 def linker_map(args):
     print('{\nglobal:')
-    for name in exports(args.exports):
+    for name in exports(args.exports[0]):
         print(f'    {name};')
     print('local:\n    *;\n};')
 
@@ -111,26 +132,26 @@ def linker_map(args):
 def entry_names(args):
     head('names of entry points by the index that clients count with')
     print('#include "daemon/server.h"\n')
-    for pair in args.lists:
-        profile, path = pair.split('=')
-        print(f'static const char *const names_{profile}[] = {{')
+    for triple in args.lists:
+        profile, library, path = triple.split('=')
+        print(f'static const char *const {library}_{profile}[] = {{')
         for name in exports(path):
             print(f'    "{name}",')
         print('};')
-    print('\nconst char *sim_entry_name(enum sim_profile profile, uint32_t index)\n{')
-    for pair in args.lists:
-        profile = pair.split('=')[0]
-        print(f'    if (profile == SIM_PROFILE_{profile})\n'
-              f'        return index < sizeof(names_{profile}) / sizeof(names_{profile}[0]) ? names_{profile}[index] : NULL;')
+    print('\nconst char *sim_entry_name(enum sim_profile profile, enum sim_library library, uint32_t index)\n{')
+    for triple in args.lists:
+        profile, library, path = triple.split('=')
+        print(f'    if (profile == SIM_PROFILE_{profile} && library == SIM_LIBRARY_{library.upper()})\n'
+              f'        return index < {len(exports(path))} ? {library}_{profile}[index] : NULL;')
     print('    return NULL;\n}')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sub = parser.add_subparsers(dest='what', required=True)
-    for name, run in (('stubs', stubs), ('wrappers', wrappers), ('map', linker_map)):
+    for name, run in (('stubs', stubs), ('points', points), ('rename', rename), ('wrappers', wrappers), ('map', linker_map)):
         p = sub.add_parser(name)
-        p.add_argument('--exports', required=True)
+        p.add_argument('--exports', required=True, nargs='+')
         p.add_argument('--sources', nargs='*', default=[])
         p.add_argument('--procs')
         p.add_argument('--calls')

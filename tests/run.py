@@ -27,6 +27,7 @@ REPO = TESTS.parent
 PYTHON_TIMEOUT_S = 300
 GRACE_S = 15
 TAIL_LINES = 40
+NONE_MATCHES = "no test matches"
 
 
 class Suite:
@@ -39,6 +40,7 @@ class Suite:
         self.seconds = 0.0
         self.log = None
         self.is_python = False
+        self.is_empty = False  # no test of it was asked for
 
     def count(self, status):
         return sum(1 for s, _ in self.results.values() if s == status)
@@ -136,6 +138,9 @@ def run_python(suite, log_path):
     how = describe_status(status, timed_out, suite.timeout_s)
     lines = results_path.read_text().splitlines() if results_path.exists() else []
     results_path.unlink(missing_ok=True)
+    suite.is_empty = lines == [NONE_MATCHES]
+    if suite.is_empty:
+        return
     for line in lines:
         event = json.loads(line)
         suite.results[event["test"]] = (event["status"], event["reason"])
@@ -235,8 +240,11 @@ def child(path, pattern):
         traceback.print_exc()
         return 1
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromModule(module)))
-    if pattern and pattern not in suite_name(path):
+    if pattern and not names(pattern, suite_name(path)):
         tests = [t for t in tests if pattern in t.id()]
+        if not tests:
+            pathlib.Path(os.environ["ALIQUOT_TEST_RESULTS"]).write_text(NONE_MATCHES + "\n")
+            return 0
 
     def make_result(*args, **kwargs):
         result = Recorder(*args, **kwargs)
@@ -248,6 +256,11 @@ def child(path, pattern):
 
 
 # ---- finding the suites ----
+
+
+def names(pattern, name):
+    """test_sim names the suite integration/sim as well as any test of that name."""
+    return pattern in name or pattern.removeprefix("test_") in name
 
 
 def suite_name(path):
@@ -268,7 +281,7 @@ def python_suites(build, pattern):
         source = path.read_text()
         match = re.search(r"^TIMEOUT_S = (\d+)$", source, re.M)
         name = suite_name(path)
-        if pattern and pattern not in name and pattern not in source:
+        if pattern and not names(pattern, name) and pattern not in source:
             continue
         command = ["/usr/bin/python3", "-u", str(TESTS / "run.py"), "--child", str(path)]
         suite = Suite(name, command + (["-k", pattern] if pattern else []),
@@ -316,8 +329,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("ALIQUOT_BUILD", "build"), help="build directory")
     parser.add_argument("-k", metavar="PATTERN", help="only suites, or tests of Python suites, whose name holds this")
-    parser.add_argument("--suite", metavar="PREFIX", default="",
-                        help="only suites whose name begins so: unit, unit/base, integration/load")
+    parser.add_argument("--suite", metavar="PREFIX", action="append",
+                        help="only suites whose name begins so: unit, unit/base, integration/load; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the suites and stop")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -327,9 +340,9 @@ def main():
     build = pathlib.Path(args.build).resolve()
     logs = build / "test-logs"
     logs.mkdir(parents=True, exist_ok=True)
-    suites = [s for s in unit_suites(build) if not args.k or args.k in s.name]
+    suites = [s for s in unit_suites(build) if not args.k or names(args.k, s.name)]
     suites += python_suites(build, args.k)
-    suites = [s for s in suites if s.name.startswith(args.suite)]
+    suites = [s for s in suites if s.name.startswith(tuple(args.suite or [""]))]
     if args.list:
         print("\n".join(s.name for s in suites))
         return 0
@@ -348,8 +361,9 @@ def main():
     for suite in [s for s in suites if s.is_python]:
         print(f"...    {suite.name} (at most {suite.timeout_s} s)", flush=True)
         run_python(suite, log_of(suite))
-        done.append(suite)
-        report_line(suite)
+        if not suite.is_empty:
+            done.append(suite)
+            report_line(suite)
     done.sort(key=lambda s: suites.index(s))
     return report_end(done)
 

@@ -11,13 +11,16 @@
 /* clang-format off */
 CUresult cuArray3DCreate(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *);
 CUresult cuArray3DCreate_v2(CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *);
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *, CUarray);
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *, CUarray);
 CUresult cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
 CUresult cuArrayCreate_v2(CUarray *, const CUDA_ARRAY_DESCRIPTOR *);
 CUresult cuArrayDestroy(CUarray);
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *, CUarray);
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *, CUarray);
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUarray, CUdevice);
 CUresult cuArrayGetPlane(CUarray *, CUarray, unsigned int);
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUarray);
 CUresult cuCheckpointProcessGetRestoreThreadId(int, int *);
 CUresult cuCtxAttach(CUcontext *, unsigned int);
 CUresult cuCtxCreate(CUcontext *, unsigned int, CUdevice);
@@ -33,6 +36,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
 CUresult cuCtxGetApiVersion(CUcontext, unsigned int *);
 CUresult cuCtxGetCacheConfig(CUfunc_cache *);
 CUresult cuCtxGetCurrent(CUcontext *);
+CUresult cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType);
 CUresult cuCtxGetDevice(CUdevice *);
 CUresult cuCtxGetDevice_v2(CUdevice *, CUcontext);
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *, CUexecAffinityType);
@@ -57,6 +61,9 @@ CUresult cuCtxSynchronize_v2(CUcontext);
 CUresult cuCtxWaitEvent(CUcontext, CUevent);
 CUresult cuDestroyExternalMemory(CUexternalMemory);
 CUresult cuDestroyExternalSemaphore(CUexternalSemaphore);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int);
+CUresult cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *,
+    CUdevResource *, unsigned int, unsigned int);
 CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice);
 CUresult cuDeviceComputeCapability(int *, int *, CUdevice);
 CUresult cuDeviceGet(CUdevice *, int);
@@ -64,6 +71,7 @@ CUresult cuDeviceGetAttribute(int *, CUdevice_attribute, CUdevice);
 CUresult cuDeviceGetByPCIBusId(CUdevice *, const char *);
 CUresult cuDeviceGetCount(int *);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice);
+CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType);
 CUresult cuDeviceGetExecAffinitySupport(int *, CUexecAffinityType, CUdevice);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice, CUgraphMem_attribute, void *);
 CUresult cuDeviceGetLuid(char *, unsigned int *, CUdevice);
@@ -98,6 +106,10 @@ CUresult cuEventQuery(CUevent);
 CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuEventRecordWithFlags(CUevent, CUstream, unsigned int);
 CUresult cuEventSynchronize(CUevent);
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *, CUexternalMemory, const
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC *);
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *, CUexternalMemory, const
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *);
 CUresult cuFuncGetAttribute(int *, CUfunction_attribute, CUfunction);
 CUresult cuFuncGetModule(CUmodule *, CUfunction);
 CUresult cuFuncGetName(const char **, CUfunction);
@@ -214,12 +226,16 @@ CUresult cuGraphicsSubResourceGetMappedArray(CUarray *, CUgraphicsResource, unsi
     int);
 CUresult cuGraphicsUnmapResources(unsigned int, CUgraphicsResource *, CUstream);
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource);
+CUresult cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int);
 CUresult cuGreenCtxDestroy(CUgreenCtx);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource *, CUdevResourceType);
 CUresult cuGreenCtxGetId(CUgreenCtx, unsigned long long *);
 CUresult cuGreenCtxRecordEvent(CUgreenCtx, CUevent);
 CUresult cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned int, int);
 CUresult cuGreenCtxWaitEvent(CUgreenCtx, CUevent);
 CUresult cuImportExternalMemory(CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *);
+CUresult cuImportExternalSemaphore(CUexternalSemaphore *, const
+    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *);
 CUresult cuInit(unsigned int);
 CUresult cuIpcCloseMemHandle(CUdeviceptr);
 CUresult cuIpcGetEventHandle(CUipcEventHandle *, CUevent);
@@ -256,6 +272,14 @@ CUresult cuLibraryLoadData(CUlibrary *, const void *, CUjit_option *, void **, u
 CUresult cuLibraryLoadFromFile(CUlibrary *, const char *, CUjit_option *, void **, unsigned int,
     CUlibraryOption *, void **, unsigned int);
 CUresult cuLibraryUnload(CUlibrary);
+CUresult cuLinkAddData(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int,
+    CUjit_option *, void **);
+CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int,
+    CUjit_option *, void **);
+CUresult cuLinkAddFile(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *,
+    void **);
+CUresult cuLinkAddFile_v2(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *,
+    void **);
 CUresult cuLinkComplete(CUlinkState, void **, size_t *);
 CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *);
@@ -293,6 +317,8 @@ CUresult cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *,
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *,
     CUmemGenericAllocationHandle);
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
+CUresult cuMemGetHandleForAddressRange(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned
+    long long);
 CUresult cuMemGetInfo(unsigned int *, unsigned int *);
 CUresult cuMemGetInfo_v2(size_t *, size_t *);
 CUresult cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
@@ -308,12 +334,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *,
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 CUresult cuMemPoolCreate(CUmemoryPool *, const CUmemPoolProps *);
 CUresult cuMemPoolDestroy(CUmemoryPool);
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *, CUdeviceptr);
 CUresult cuMemPoolExportToShareableHandle(void *, CUmemoryPool, CUmemAllocationHandleType, unsigned
     long long);
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *, CUmemoryPool, CUmemLocation *);
 CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void *);
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *, void *, CUmemAllocationHandleType,
     unsigned long long);
+CUresult cuMemPoolImportPointer(CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *);
 CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc *, size_t);
 CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void *);
 CUresult cuMemPoolTrimTo(CUmemoryPool, size_t);
@@ -389,6 +417,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
 CUresult cuMipmappedArrayGetLevel(CUarray *, CUmipmappedArray, unsigned int);
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *, CUmipmappedArray,
     CUdevice);
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *, CUmipmappedArray);
 CUresult cuModuleEnumerateFunctions(CUfunction *, unsigned int, CUmodule);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
 CUresult cuModuleGetFunctionCount(unsigned int *, CUmodule);
@@ -431,6 +460,8 @@ CUresult cuPointerGetAttributes(unsigned int, CUpointer_attribute *, void **, CU
 CUresult cuPointerSetAttribute(const void *, CUpointer_attribute, CUdeviceptr);
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
+CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *, const
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *, unsigned int, CUstream);
 CUresult cuStreamAddCallback(CUstream, CUstreamCallback, void *, unsigned int);
 CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned int);
 CUresult cuStreamBeginCapture(CUstream);
@@ -472,10 +503,17 @@ CUresult cuStreamWriteValue32(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, cuuint32_t, unsigned int);
 CUresult cuStreamWriteValue64(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
+CUresult cuSurfObjectCreate(CUsurfObject *, const CUDA_RESOURCE_DESC *);
 CUresult cuSurfObjectDestroy(CUsurfObject);
+CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUsurfObject);
 CUresult cuSurfRefGetArray(CUarray *, CUsurfref);
 CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int);
+CUresult cuTexObjectCreate(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const
+    CUDA_RESOURCE_VIEW_DESC *);
 CUresult cuTexObjectDestroy(CUtexObject);
+CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *, CUtexObject);
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *, CUtexObject);
+CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *, CUtexObject);
 CUresult cuTexRefCreate(CUtexref *);
 CUresult cuTexRefDestroy(CUtexref);
 CUresult cuTexRefGetAddress(CUdeviceptr_v1 *, CUtexref);
@@ -504,6 +542,8 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *);
 CUresult cuUserObjectCreate(CUuserObject *, void *, CUhostFn, unsigned int, unsigned int);
 CUresult cuUserObjectRelease(CUuserObject, unsigned int);
 CUresult cuUserObjectRetain(CUuserObject, unsigned int);
+CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *, const
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *, unsigned int, CUstream);
 /* clang-format on */
 
 #endif

@@ -556,6 +556,20 @@ typedef enum {
 } CUcigDataType;
 
 typedef enum {
+    CU_DEV_RESOURCE_TYPE_INVALID = 0,
+    CU_DEV_RESOURCE_TYPE_SM = 1,
+} CUdevResourceType;
+
+typedef enum {
+    CU_GREEN_CTX_DEFAULT_STREAM = 1,
+} CUgreenCtxCreate_flags;
+
+typedef enum {
+    CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING = 1,
+    CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 2,
+} CUdevSmResourceSplit_flags;
+
+typedef enum {
     CU_JIT_MAX_REGISTERS = 0,
     CU_JIT_THREADS_PER_BLOCK = 1,
     CU_JIT_WALL_TIME = 2,
@@ -593,6 +607,16 @@ typedef enum {
     CU_JIT_SPLIT_COMPILE = 34,
     CU_JIT_NUM_OPTIONS = 35,
 } CUjit_option;
+
+typedef enum {
+    CU_JIT_INPUT_CUBIN = 0,
+    CU_JIT_INPUT_PTX = 1,
+    CU_JIT_INPUT_FATBINARY = 2,
+    CU_JIT_INPUT_OBJECT = 3,
+    CU_JIT_INPUT_LIBRARY = 4,
+    CU_JIT_INPUT_NVVM = 5,
+    CU_JIT_NUM_INPUT_TYPES = 6,
+} CUjitInputType;
 
 typedef enum {
     CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
@@ -690,6 +714,43 @@ typedef enum {
     CU_MULTICAST_GRANULARITY_MINIMUM = 0,
     CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
 } CUmulticastGranularity_flags;
+
+typedef enum {
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD = 1,
+    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD = 9,
+} CUexternalSemaphoreHandleType;
+
+typedef enum {
+    CU_RESOURCE_TYPE_ARRAY = 0,
+    CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
+    CU_RESOURCE_TYPE_LINEAR = 2,
+    CU_RESOURCE_TYPE_PITCH2D = 3,
+} CUresourcetype;
+
+typedef enum {
+    CU_TR_ADDRESS_MODE_WRAP = 0,
+    CU_TR_ADDRESS_MODE_CLAMP = 1,
+    CU_TR_ADDRESS_MODE_MIRROR = 2,
+    CU_TR_ADDRESS_MODE_BORDER = 3,
+} CUaddress_mode;
+
+typedef enum {
+    CU_TR_FILTER_MODE_POINT = 0,
+    CU_TR_FILTER_MODE_LINEAR = 1,
+} CUfilter_mode;
+
+typedef enum {
+    CU_RES_VIEW_FORMAT_NONE = 0,
+    CU_RES_VIEW_FORMAT_UNSIGNED_BC7 = 34,
+} CUresourceViewFormat;
+
+typedef enum {
+    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+} CUipcMem_flags;
+
+typedef enum {
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
+} CUmemRangeHandleType;
 
 typedef enum {
     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0,

@@ -15,7 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FDS 3
+#define FDS 4    /* of a welcome: the control page, and the shared ones of a CUDA client */
+#define SHARED 3 /* node, group, client */
 
 static int open_socket(void)
 {
@@ -55,7 +56,8 @@ static int receive(int fd, void *answer, size_t max, int fds[FDS])
     };
     ssize_t n;
 
-    fds[0] = fds[1] = fds[2] = -1;
+    for (int i = 0; i < FDS; i++)
+        fds[i] = -1;
     do
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
@@ -147,13 +149,12 @@ static void keep_visible(struct sim_connection *c, const struct sim_welcome *w)
     }
 }
 
-static int map_shared(struct sim_connection *c, const struct sim_welcome *w, const int *fds)
+static int map_shared(struct sim_connection *c, const int *fds)
 {
-    const size_t bytes[FDS] = {sizeof(*c->node), sizeof(*c->group),
-                               SIM_CLIENT_BYTES(w->device_count)};
-    void *map[FDS];
+    const size_t bytes[SHARED] = {sizeof(*c->node), sizeof(*c->group), SIM_CLIENT_BYTES};
+    void *map[SHARED];
 
-    for (int i = 0; i < FDS; i++) {
+    for (int i = 0; i < SHARED; i++) {
         map[i] = fds[i] < 0 ? MAP_FAILED
                             : mmap(NULL, bytes[i], PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
         if (map[i] == MAP_FAILED) {
@@ -165,6 +166,17 @@ static int map_shared(struct sim_connection *c, const struct sim_welcome *w, con
     c->node = map[0];
     c->group = map[1];
     c->client = map[2];
+    return 0;
+}
+
+static int map_control(int fd, struct sim_control **control)
+{
+    void *map = fd < 0 ? MAP_FAILED
+                       : mmap(NULL, sizeof(**control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        return -ENOMEM;
+    *control = map;
     return 0;
 }
 
@@ -185,9 +197,29 @@ static int say_hello(struct sim_connection *c, enum sim_client_kind kind, struct
         rc = -EBUSY;
     else if (w->answer.status != SIM_OK)
         rc = w->answer.status == SIM_NO_MEMORY ? -ENOMEM : -EPROTO;
-    else
-        rc = kind == SIM_KIND_CUDA ? map_shared(c, w, fds) : 0;
+    else if (kind == SIM_KIND_CONTROL)
+        rc = 0;
+    else if ((rc = map_control(fds[0], &c->control)) == 0 && kind == SIM_KIND_CUDA)
+        rc = map_shared(c, fds + 1);
     close_all(fds);
+    return rc;
+}
+
+int sim_control_fetch(struct sim_control **control, uint32_t *pid)
+{
+    struct sim_header request = {SIM_CONTROL, sizeof(request)};
+    struct sim_control_answer a;
+    int fds[FDS], fd = open_socket(), rc;
+
+    if (fd < 0)
+        return fd;
+    if ((rc = send_request(fd, &request, sizeof(request))) == 0 &&
+        (rc = receive(fd, &a, sizeof(a), fds)) >= 0) {
+        rc = rc == (int)sizeof(a) ? map_control(fds[0], control) : -EPROTO;
+        *pid = a.pid;
+        close_all(fds);
+    }
+    close(fd);
     return rc;
 }
 

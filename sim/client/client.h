@@ -10,7 +10,8 @@
 #include "common/wire.h"
 
 struct sim_connection {
-    int fd; /* -1 when not connected */
+    int fd;                      /* -1 when not connected */
+    struct sim_control *control; /* stays mapped, whatever becomes of the connection */
     struct sim_node *node;
     struct sim_group *group;
     struct sim_client *client;
@@ -30,6 +31,10 @@ struct sim_connection {
 int sim_connect(struct sim_connection *connection, enum sim_client_kind kind);
 
 void sim_disconnect(struct sim_connection *connection);
+
+/* Maps the control page over a connection of its own, made without a hello; *pid is this process
+ * as simgpud sees it. 0 or a negative errno. */
+int sim_control_fetch(struct sim_control **control, uint32_t *pid);
 
 /* Sends one request and waits for its answer of at most max bytes; its length or a negative errno.
  */

@@ -21,4 +21,7 @@ struct sim_proc {
 extern const struct sim_proc sim_procs[];
 extern const unsigned int sim_proc_count;
 
+/* Names by entry index. */
+extern const char *const sim_entry_names[];
+
 #endif

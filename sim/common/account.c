@@ -78,7 +78,7 @@ static bool change(const struct sim_ledger *l, int64_t units, enum sim_charge_ki
     struct sim_account *a = l->account;
     uint32_t sequence = (a->sequence + 1) & SEQUENCE_MASK;
     uint64_t before = atomic_load_explicit(&a->held_bytes, memory_order_relaxed);
-    uint64_t limit = l->device->capacity_bytes / SIM_UNIT_BYTES, count;
+    uint64_t limit = sim_usable_bytes(l->device) / SIM_UNIT_BYTES, count;
     int64_t bytes = units * (int64_t)SIM_UNIT_BYTES;
 
     a->sequence = sequence;

@@ -42,6 +42,14 @@ static inline uint64_t sim_word_bytes(uint64_t word)
     return (word >> 28) * SIM_UNIT_BYTES;
 }
 
+/* What clients may hold of a device, all of them together. */
+static inline uint64_t sim_usable_bytes(const struct sim_node_device *device)
+{
+    uint64_t withheld = atomic_load_explicit(&device->withheld_bytes, memory_order_relaxed);
+
+    return withheld < device->capacity_bytes ? device->capacity_bytes - withheld : 0;
+}
+
 /* Takes bytes (a multiple of 512) of the device; false, with nothing changed, when fewer are free.
  */
 bool sim_charge(const struct sim_ledger *ledger, uint64_t bytes, enum sim_charge_kind kind);

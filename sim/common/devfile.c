@@ -84,6 +84,17 @@ static int get_number(json_t *object, const char *where, const char *key, uint32
     return 0;
 }
 
+static int get_switch(json_t *object, const char *where, const char *key, uint32_t *is_on,
+                      struct alq_err *err)
+{
+    json_t *value = json_object_get(object, key);
+
+    if (value && !json_is_boolean(value))
+        return bad(err, where, key, "give true or false");
+    *is_on = json_is_true(value);
+    return 0;
+}
+
 static int get_text(json_t *object, const char *where, const char *key, char *text, size_t size,
                     struct alq_err *err)
 {
@@ -157,7 +168,7 @@ static int get_pci(json_t *object, const char *where, struct sim_device_info *d,
     unsigned int domain, bus, device, function;
     int used = 0, rc = get_text(object, where, "pci", text, sizeof(text), err);
 
-    d->pci_bus = 0x10 + d->index * 8;
+    d->pci_bus = d->index < 30 ? 0x10 + d->index * 8 : 0x14 + (d->index - 30) * 8;
     d->pci_domain = d->pci_device = 0;
     if (rc || !*text)
         return rc;
@@ -173,8 +184,11 @@ static int get_pci(json_t *object, const char *where, struct sim_device_info *d,
 static int get_profile(json_t *object, const char *where, struct sim_device_info *d,
                        struct alq_err *err)
 {
-    char text[16] = "550";
-    int rc = get_text(object, where, "profile", text, sizeof(text), err);
+    char text[16];
+    int rc;
+
+    snprintf(text, sizeof(text), "%s", profiles[d->profile].name);
+    rc = get_text(object, where, "profile", text, sizeof(text), err);
 
     if (rc)
         return rc;
@@ -252,6 +266,7 @@ static int parse_device(json_t *object, const char *where, struct sim_device_inf
                                        "moduleBytes",
                                        "numaNode",
                                        "computeCapability",
+                                       "mig",
                                        NULL};
     int rc;
 
@@ -280,8 +295,11 @@ static int parse_device(json_t *object, const char *where, struct sim_device_inf
         (rc = get_text(object, where, "serial", d->serial, 30, err)) ||
         (rc = get_uuid(object, where, d, err)) || (rc = get_pci(object, where, d, err)) ||
         (rc = get_profile(object, where, d, err)) || (rc = get_capability(object, where, d, err)) ||
+        (rc = get_switch(object, where, "mig", &d->mig, err)) ||
         (rc = parse_memory(object, where, d, err)))
         return rc;
+    if (d->mig && (d->cc_major < 8 || d->cc_minor != 0))
+        return bad(err, where, "mig", "is for cards of compute capability 8.0, 9.0 and 10.0");
     return d->sms ? 0 : bad(err, where, "sms", "give at least 1");
 }
 
@@ -290,6 +308,8 @@ static int check_distinct(const struct sim_machine *m, struct alq_err *err)
 {
     for (uint32_t i = 0; i < m->device_count; i++) {
         for (uint32_t k = 0; k < i; k++) {
+            if ((m->absent >> i | m->absent >> k) & 1)
+                continue;
             const struct sim_device_info *a = &m->device[k], *b = &m->device[i];
             const char *key = NULL;
 
@@ -297,6 +317,8 @@ static int check_distinct(const struct sim_machine *m, struct alq_err *err)
                 key = "minor";
             else if (strcmp(a->uuid, b->uuid) == 0)
                 key = "uuid";
+            else if (strcmp(a->serial, b->serial) == 0)
+                key = "serial";
             else if (a->pci_domain == b->pci_domain && a->pci_bus == b->pci_bus &&
                      a->pci_device == b->pci_device)
                 key = "pci";
@@ -333,12 +355,34 @@ static int parse_root(json_t *root, struct sim_machine *m, struct alq_err *err)
 
         snprintf(where, sizeof(where), "devices[%u]", i);
         m->device[i].index = i;
+        m->device[i].profile = SIM_PROFILE_550;
         if ((rc = parse_device(json_array_get(devices, i), where, &m->device[i], err)))
             return rc;
     }
     if ((rc = check_distinct(m, err)))
         return rc;
     m->profile = m->device_count ? (enum sim_profile)m->device[0].profile : SIM_PROFILE_550;
+    return 0;
+}
+
+int sim_machine_place(struct sim_machine *m, json_t *description, uint32_t place,
+                      struct alq_err *err)
+{
+    struct sim_machine with = *m;
+    int rc;
+
+    with.device[place] = (struct sim_device_info){.index = place, .profile = m->profile};
+    with.absent &= ~(1u << place);
+    if (place == m->device_count)
+        with.device_count++;
+    if ((rc = parse_device(description, "device", &with.device[place], err)) != 0)
+        return rc;
+    if (with.device[place].profile != (uint32_t)m->profile)
+        return alq_err_set(err, ALQ_EINVAL, "device.profile: the machine's driver is %s",
+                           profiles[m->profile].name);
+    if ((rc = check_distinct(&with, err)) != 0)
+        return rc;
+    *m = with;
     return 0;
 }
 

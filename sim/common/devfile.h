@@ -8,6 +8,7 @@
 #ifndef SIM_COMMON_DEVFILE_H
 #define SIM_COMMON_DEVFILE_H
 
+#include <jansson.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -16,6 +17,7 @@
 struct sim_machine {
     uint32_t device_count;
     enum sim_profile profile; /* of all devices: a machine has one driver */
+    uint32_t absent;          /* bits: places below device_count whose device was removed */
     struct sim_device_info device[SIM_MAX_DEVICES];
 };
 
@@ -30,6 +32,11 @@ const struct sim_profile_facts *sim_profile_facts(enum sim_profile profile);
 
 /* Parses text[0..len); what names the source in errors. ALQ_EINVAL, ALQ_ERANGE, ALQ_ENOMEM. */
 int sim_machine_parse(const char *text, size_t len, const char *what, struct sim_machine *machine,
+                      struct alq_err *err);
+
+/* Puts one more device, described as in the file, at a place that is absent or the next (place <=
+ * device_count < SIM_MAX_DEVICES). On failure the machine is as it was. */
+int sim_machine_place(struct sim_machine *machine, json_t *description, uint32_t place,
                       struct alq_err *err);
 
 /* Reads and parses a file of at most 1 MiB; also the errors of alq_file_read. */

@@ -32,7 +32,8 @@ struct sim_node_device {
     sim_word used;           /* all clients, by account.h */
     uint64_t capacity_bytes; /* simgpud, before anyone maps: physical less the driver's reserve */
     _Atomic uint64_t free_at_ns; /* all clients by compare-and-swap: when the device's queue ends */
-    uint64_t reserved[5];
+    _Atomic uint64_t withheld_bytes; /* simgpud: taken out of the free ones by simctl */
+    uint64_t reserved[4];
 };
 
 /* "The operation of this slot with this sequence took effect", per device. */
@@ -97,12 +98,11 @@ struct sim_client {
     uint32_t slot;
     uint64_t reserved[7];
     _Atomic uint32_t
-        unsupported[SIM_MAX_ENTRIES];  /* calls answered "not supported", by entry index */
-    struct sim_client_device device[]; /* device_count of them */
+        unsupported[SIM_MAX_ENTRIES]; /* calls answered "not supported", by entry index */
+    struct sim_client_device device[SIM_MAX_DEVICES]; /* pages nobody touched cost nothing */
 };
 
-#define SIM_CLIENT_BYTES(devices)                                                                  \
-    (sizeof(struct sim_client) + (size_t)(devices) * sizeof(struct sim_client_device))
+#define SIM_CLIENT_BYTES sizeof(struct sim_client)
 
 static_assert(sizeof(struct sim_node_device) == 64 && sizeof(struct sim_group_device) == 64,
               "lines");

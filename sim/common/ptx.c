@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A scanner for PTX declarations: words, punctuation, comments; bodies in braces are skipped.
+ * A scanner for PTX declarations: words, punctuation, comments. Of a kernel's body only its shared
+ * and local variables are read; instructions are skipped.
  */
-#include "common/ptx.h"
+#include "common/image.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TYPE_BYTES_MAX (1ull << 40)
+#define VARIABLE_BYTES_MAX (1ull << 40)
+#define INITIAL_BYTES_MAX (64u << 20) /* a longer initialiser is not kept */
+#define NAME_BYTES 4096
+#define DIMENSIONS 8
+#define THREADS_MAX 1024u
 
 struct scan {
     const char *at;
-    char word[256]; /* the current token; "" at the end */
+    char word[NAME_BYTES]; /* the current token; "" at the end */
 };
 
 static const char *skip_blanks(const char *p)
@@ -97,86 +102,174 @@ static void skip_braces(struct scan *s)
     }
 }
 
-/* From after the state space word: [.align N] .type name [dims]; stops at the token after. */
-static int variable(struct scan *s, char name[256], uint64_t *bytes, uint32_t *align)
-{
-    uint64_t size = 0, vector = 1;
-    int is_pointer = 0;
+struct variable {
+    char name[NAME_BYTES];
+    uint32_t align, element;     /* bytes of its fundamental type */
+    uint64_t bytes;              /* of all of it */
+    uint64_t stride[DIMENSIONS]; /* of one item at a depth of braces; 0 is the whole */
+    uint32_t depth;
+    bool is_managed, is_unsized;
+};
 
-    *align = 0;
-    *name = '\0';
+/* The words before a variable's name: [.attribute(..)] [.align N] [.v2] .type */
+static void type_words(struct scan *s, struct variable *v, uint64_t *vector)
+{
+    bool is_pointer = false;
+
     for (;; next(s)) {
         if (is(s, ".align")) {
             next(s);
             if (!is_pointer) /* else it says how aligned what it points to is */
-                *align = (uint32_t)strtoul(s->word, NULL, 10);
+                v->align = (uint32_t)strtoul(s->word, NULL, 10);
         } else if (is(s, ".ptr")) {
-            is_pointer = 1;
+            is_pointer = true;
+        } else if (is(s, ".attribute")) {
+            for (next(s); s->word[0] && !is(s, ")"); next(s))
+                v->is_managed |= is(s, ".managed");
         } else if (is(s, ".texref") || is(s, ".samplerref") || is(s, ".surfref")) {
-            size = 8; /* opaque handles */
+            v->element = 8; /* opaque handles */
         } else if (is(s, ".v2")) {
-            vector = 2;
+            *vector = 2;
         } else if (is(s, ".v4")) {
-            vector = 4;
+            *vector = 4;
         } else if (s->word[0] == '.') {
-            size = type_bytes(s->word) ? type_bytes(s->word) : size;
+            v->element = type_bytes(s->word) ? type_bytes(s->word) : v->element;
         } else {
-            break;
+            return;
         }
     }
-    if (!size || !is_word(s->word[0]))
+}
+
+/* From after the state space word to the token after the dimensions. */
+static int variable(struct scan *s, struct variable *v)
+{
+    uint64_t vector = 1, dimension[DIMENSIONS];
+
+    memset(v, 0, sizeof(*v));
+    type_words(s, v, &vector);
+    if (!v->element || !is_word(s->word[0]))
         return -EINVAL;
-    size *= vector;
-    if (!*align)
-        *align = (uint32_t)size;
-    strcpy(name, s->word);
+    strcpy(v->name, s->word);
     for (next(s); is(s, "["); next(s)) {
-        next(s);
-        if (is(s, "]"))
-            continue; /* an unsized array takes its initialiser's size, which is not read */
-        size *= strtoull(s->word, NULL, 0);
-        if (size > TYPE_BYTES_MAX)
+        uint64_t *n = &dimension[v->depth];
+
+        if (++v->depth == DIMENSIONS)
             return -EINVAL;
+        next(s);
+        *n = 1;
+        if (is(s, "]")) {
+            v->is_unsized = true; /* as many as its initialiser has */
+            continue;
+        }
+        *n = strtoull(s->word, NULL, 0);
         next(s);
         if (!is(s, "]"))
             return -EINVAL;
     }
-    *bytes = size;
+    v->bytes = v->element * vector;
+    if (!v->align)
+        v->align = (uint32_t)v->bytes;
+    v->stride[v->depth] = v->bytes;
+    for (uint32_t i = v->depth; i-- > 0;) {
+        if (__builtin_mul_overflow(v->bytes, dimension[i], &v->bytes) ||
+            v->bytes > VARIABLE_BYTES_MAX)
+            return -EINVAL;
+        v->stride[i] = v->bytes;
+    }
     return 0;
 }
 
-static int grow(void **items, uint32_t count, size_t size)
+/* The bits of a number as it stands in PTX; 0 for a name, whose address is not known here. */
+static uint64_t number(const char *word, bool is_negative)
 {
-    void *bigger;
+    bool is_bits = word[0] == '0' && word[1] && strchr("fFdD", word[1]);
+    uint64_t n = strtoull(is_bits ? word + 2 : word, NULL, is_bits ? 16 : 0);
 
-    if (count & (count - 1)) /* room is doubled at powers of two */
+    return is_negative ? 0 - n : n;
+}
+
+/* One value, up to the comma or brace that ends it; written little-endian as the host has it. */
+static int value(struct scan *s, const struct variable *v, uint64_t at, struct sim_image_global *g)
+{
+    bool is_negative = is(s, "-");
+    uint64_t bits, end = at + v->element;
+    int parens = 0;
+
+    if (is_negative)
+        next(s);
+    bits = number(s->word, is_negative);
+    for (; s->word[0] && !is(s, ";") && (parens || (!is(s, ",") && !is(s, "}"))); next(s)) {
+        parens += is(s, "(");
+        parens -= parens > 0 && is(s, ")");
+    }
+    if (!bits || end > INITIAL_BYTES_MAX)
         return 0;
-    bigger = realloc(*items, (count ? (size_t)count * 2 : 1) * size);
-    if (!bigger)
-        return -ENOMEM;
-    *items = bigger;
+    if (end > g->initial_bytes) {
+        size_t room = end > 2 * g->initial_bytes ? end : 2 * g->initial_bytes;
+        char *more = realloc(g->initial, room);
+
+        if (!more)
+            return -ENOMEM;
+        memset(more + g->initial_bytes, 0, room - g->initial_bytes);
+        g->initial = more;
+        g->initial_bytes = room;
+    }
+    memcpy((char *)g->initial + at, &bits, v->element < sizeof(bits) ? v->element : sizeof(bits));
     return 0;
 }
 
-static int params(struct scan *s, struct sim_ptx_kernel *k)
+/* After "=": one value, or braces in braces, each closing one filled up with zeroes. */
+static int initialiser(struct scan *s, const struct variable *v, struct sim_image_global *g)
+{
+    uint64_t at = 0, start[DIMENSIONS + 1] = {0}, most = 0;
+    uint32_t depth = 0;
+    int rc = 0;
+
+    for (next(s); rc == 0 && s->word[0] && !is(s, ";");) {
+        if (is(s, "{")) {
+            if (depth == DIMENSIONS)
+                return -EINVAL;
+            start[depth++] = at;
+            next(s);
+        } else if (is(s, "}")) {
+            if (!depth--)
+                return -EINVAL;
+            if (depth && depth <= v->depth) /* the outermost ends where its values do */
+                at = start[depth] + v->stride[depth];
+            next(s);
+        } else if (is(s, ",")) {
+            next(s);
+        } else {
+            rc = value(s, v, at, g);
+            at += v->element;
+        }
+        most = at > most ? at : most;
+    }
+    if (v->is_unsized && most <= VARIABLE_BYTES_MAX)
+        g->bytes = most;
+    if (g->initial_bytes > g->bytes)
+        g->initial_bytes = g->bytes;
+    return rc;
+}
+
+static int params(struct scan *s, struct sim_image_kernel *k)
 {
     uint64_t at = 0;
 
     for (next(s); s->word[0] && !is(s, ")"); next(s)) {
-        char name[256];
-        uint64_t bytes;
-        uint32_t align;
+        struct variable v;
 
         if (!is(s, ".param"))
             return -EINVAL;
         next(s);
-        if (variable(s, name, &bytes, &align) != 0 || k->param_count == SIM_PTX_PARAMS ||
-            bytes > 32764 || (align & (align - 1)) || align > 128)
+        if (variable(s, &v) != 0 || v.align == 0 || (v.align & (v.align - 1)) || v.align > 128)
             return -EINVAL;
-        at = (at + align - 1) / align * align;
-        k->param_offset[k->param_count] = (uint32_t)at;
-        k->param_bytes[k->param_count++] = (uint32_t)bytes;
-        at += bytes;
+        at = (at + v.align - 1) / v.align * v.align;
+        if (v.bytes > SIM_PARAM_BYTES_MAX || at + v.bytes > SIM_PARAM_BYTES_MAX)
+            return -EINVAL;
+        if (sim_image_add_param(k, (uint32_t)v.bytes, (uint32_t)at) != 0)
+            return -ENOMEM;
+        at += v.bytes;
         if (is(s, ")"))
             return 0;
         if (!is(s, ","))
@@ -185,90 +278,178 @@ static int params(struct scan *s, struct sim_ptx_kernel *k)
     return is(s, ")") ? 0 : -EINVAL;
 }
 
-static int kernel(struct scan *s, struct sim_ptx *ptx)
+/* Up to three numbers between commas; stops at the token after. Missing ones are 1. */
+static void three(struct scan *s, uint32_t n[3])
 {
-    struct sim_ptx_kernel *k;
+    n[0] = n[1] = n[2] = 1;
+    for (int i = 0; i < 3; i++) {
+        next(s);
+        n[i] = (uint32_t)strtoul(s->word, NULL, 0);
+        next(s);
+        if (!is(s, ","))
+            return;
+    }
+}
+
+/* Directives between a kernel's parameters and its body. */
+static void directives(struct scan *s, struct sim_image_kernel *k)
+{
+    uint32_t n[3];
+
+    while (s->word[0] && !is(s, "{") && !is(s, ";")) {
+        if (is(s, ".maxntid") || is(s, ".reqntid")) {
+            uint64_t threads;
+
+            three(s, n);
+            threads = (uint64_t)n[0] * n[1];
+            threads = threads > THREADS_MAX ? threads : threads * n[2];
+            k->max_threads = threads > THREADS_MAX ? THREADS_MAX : (uint32_t)threads;
+        } else if (is(s, ".reqnctapercluster")) {
+            three(s, k->cluster);
+        } else {
+            next(s);
+        }
+    }
+}
+
+static void add_bytes(uint32_t *sum, const struct variable *v)
+{
+    uint64_t at = v->align ? ((uint64_t)*sum + v->align - 1) / v->align * v->align : *sum;
+
+    *sum = at + v->bytes < UINT32_MAX ? (uint32_t)(at + v->bytes) : UINT32_MAX;
+}
+
+/* From the opening brace to the closing one. A directive begins a statement; ".shared" within an
+ * instruction does not. */
+static void body(struct scan *s, struct sim_image_kernel *k)
+{
+    bool begins = false;
+    int depth = 0;
+
+    while (s->word[0]) {
+        bool is_shared = is(s, ".shared");
+        struct variable v;
+
+        if (begins && (is_shared || is(s, ".local"))) {
+            next(s);
+            if (variable(s, &v) == 0)
+                add_bytes(is_shared ? &k->shared_bytes : &k->local_bytes, &v);
+            begins = false;
+            continue;
+        }
+        if (is(s, "{"))
+            depth++;
+        else if (is(s, "}") && --depth == 0)
+            return;
+        begins = is(s, "{") || is(s, "}") || is(s, ";") || is(s, ":");
+        next(s);
+    }
+}
+
+static int kernel(struct scan *s, struct sim_image *image)
+{
+    struct sim_image_kernel *k;
 
     next(s);
-    if (!is_word(s->word[0]))
+    if (!is_word(s->word[0]) || sim_image_kernel(image, s->word))
         return -EINVAL;
-    if (grow((void **)&ptx->kernels, ptx->kernel_count, sizeof(*ptx->kernels)) != 0)
+    k = sim_image_add_kernel(image, s->word);
+    if (!k)
         return -ENOMEM;
-    k = &ptx->kernels[ptx->kernel_count];
-    memset(k, 0, sizeof(*k));
-    k->name = strdup(s->word);
-    if (!k->name)
-        return -ENOMEM;
-    ptx->kernel_count++;
     next(s);
-    if (is(s, "(") && params(s, k) != 0)
-        return -EINVAL;
-    while (s->word[0] && !is(s, "{") && !is(s, ";"))
-        next(s);
+    if (is(s, "(")) {
+        int rc = params(s, k);
+
+        if (rc != 0)
+            return rc;
+    }
+    directives(s, k);
     if (is(s, "{"))
-        skip_braces(s);
+        body(s, k);
     return 0;
 }
 
-static int global(struct scan *s, struct sim_ptx *ptx)
+static int global(struct scan *s, struct sim_image *image, bool is_constant)
 {
-    char name[256];
-    uint64_t bytes;
-    uint32_t align;
+    struct sim_image_global *g;
+    struct variable v;
+    int rc = 0;
 
     next(s);
-    if (variable(s, name, &bytes, &align) != 0)
+    if (variable(s, &v) != 0)
         return -EINVAL;
-    if (grow((void **)&ptx->globals, ptx->global_count, sizeof(*ptx->globals)) != 0)
+    g = sim_image_add_global(image, v.name);
+    if (!g)
         return -ENOMEM;
-    ptx->globals[ptx->global_count].name = strdup(name);
-    ptx->globals[ptx->global_count].bytes = bytes;
-    if (!ptx->globals[ptx->global_count].name)
-        return -ENOMEM;
-    ptx->global_count++;
+    g->bytes = v.bytes;
+    g->is_managed = v.is_managed;
+    g->is_constant = is_constant;
+    if (is(s, "="))
+        rc = initialiser(s, &v, g);
     while (s->word[0] && !is(s, ";")) {
         if (is(s, "{"))
             skip_braces(s);
         next(s);
     }
-    return 0;
+    if (is_constant)
+        image->constant_bytes +=
+            g->bytes < UINT32_MAX - image->constant_bytes ? (uint32_t)g->bytes : 0;
+    return rc;
 }
 
-int sim_ptx_is(const char *text)
+/* ".version 8.4" and ".target sm_90a, debug" */
+static void heading(struct scan *s, struct sim_image *image)
+{
+    bool is_version = is(s, ".version");
+
+    next(s);
+    if (!is_version && strncmp(s->word, "sm_", 3) == 0) {
+        image->cc = (uint32_t)strtoul(s->word + 3, NULL, 10);
+    } else if (is_version && isdigit((unsigned char)s->word[0]) && *s->at == '.') {
+        image->ptx_version = (uint32_t)strtoul(s->word, NULL, 10) % 100 * 10;
+        next(s);
+        image->ptx_version += (uint32_t)strtoul(s->word + 1, NULL, 10) % 10;
+    }
+}
+
+bool sim_ptx_is(const char *text)
 {
     return strstr(text, ".version") != NULL;
 }
 
-int sim_ptx_parse(const char *text, struct sim_ptx *ptx)
+static uint32_t line_of(const char *text, const char *at)
 {
-    struct scan s = {.at = text};
-    int rc = 0, is_extern = 0;
+    uint32_t line = 1;
 
-    memset(ptx, 0, sizeof(*ptx));
-    for (next(&s); rc == 0 && s.word[0]; next(&s)) {
-        if (is(&s, ".extern"))
-            is_extern = 1;
-        else if (is(&s, ";"))
-            is_extern = 0;
-        else if (is(&s, "{"))
-            skip_braces(&s);
-        else if (is(&s, ".entry"))
-            rc = kernel(&s, ptx);
-        else if ((is(&s, ".global") || is(&s, ".const")) && !is_extern)
-            rc = global(&s, ptx);
-    }
-    if (rc != 0)
-        sim_ptx_free(ptx);
-    return rc;
+    for (; text < at; text++)
+        line += *text == '\n';
+    return line;
 }
 
-void sim_ptx_free(struct sim_ptx *ptx)
+int sim_ptx_read(const char *text, struct sim_image *image, uint32_t *line)
 {
-    for (uint32_t i = 0; i < ptx->kernel_count; i++)
-        free(ptx->kernels[i].name);
-    for (uint32_t i = 0; i < ptx->global_count; i++)
-        free(ptx->globals[i].name);
-    free(ptx->kernels);
-    free(ptx->globals);
-    memset(ptx, 0, sizeof(*ptx));
+    struct scan s = {.at = text};
+    bool is_extern = false;
+    int rc = 0;
+
+    for (next(&s); rc == 0 && s.word[0]; next(&s)) {
+        if (is(&s, ".extern"))
+            is_extern = true;
+        else if (is(&s, ";"))
+            is_extern = false;
+        else if (is(&s, "{"))
+            skip_braces(&s);
+        else if (is(&s, ".version") || is(&s, ".target")) {
+            heading(&s, image);
+        } else if (is(&s, ".entry")) {
+            rc = kernel(&s, image);
+        } else if ((is(&s, ".global") || is(&s, ".const")) && !is_extern) {
+            rc = global(&s, image, is(&s, ".const"));
+        }
+    }
+    if (rc != 0) {
+        *line = line_of(text, s.at);
+        sim_image_free(image);
+    }
+    return rc;
 }

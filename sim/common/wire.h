@@ -11,11 +11,12 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "common/control.h"
 #include "common/layout.h"
 
-#define SIM_WIRE_VERSION 1u
+#define SIM_WIRE_VERSION 2u
 #define SIM_MESSAGE_BYTES (160u * 1024u)
-#define SIM_GROUP_BYTES 128u
+#define SIM_COMMAND_BYTES (16u * 1024u)
 
 #define SIM_SOCKET_NAME "simgpud.sock"
 #define SIM_SOCKET_DEFAULT "/run/simgpu/" SIM_SOCKET_NAME
@@ -28,6 +29,10 @@ enum sim_message_type {
     SIM_ORACLE,    /* struct sim_header -> struct sim_answer and a memfd with JSON */
     SIM_LIST,      /* likewise: devices, clients, counts of unsupported calls */
     SIM_RESET,     /* struct sim_header -> struct sim_answer */
+    SIM_CONTROL,   /* struct sim_header -> struct sim_control_answer and the page; before a hello */
+    SIM_COMMAND,   /* struct sim_command -> struct sim_answer and a memfd with JSON */
+    SIM_WATCH,     /* struct sim_watch -> struct sim_answer; from then on struct sim_event comes */
+    SIM_EVENT,
 };
 
 enum sim_client_kind { SIM_KIND_CUDA = 1, SIM_KIND_NVML, SIM_KIND_CONTROL };
@@ -76,11 +81,13 @@ struct sim_device_info {
     uint32_t cc_major, cc_minor;
     uint32_t pci_domain, pci_bus, pci_device;
     uint32_t numa_node;
+    uint32_t mig; /* MIG mode is on: no context can be made */
+    uint32_t reserved;
 };
 
 enum sim_profile { SIM_PROFILE_535, SIM_PROFILE_550, SIM_PROFILE_13_0, SIM_PROFILES };
 
-/* With descriptors for SIM_KIND_CUDA: node, group, client. */
+/* With descriptors: the control page, and for SIM_KIND_CUDA node, group, client. */
 struct sim_welcome {
     struct sim_answer answer;
     uint32_t version;
@@ -88,6 +95,33 @@ struct sim_welcome {
     uint32_t device_count;
     uint32_t pid; /* of the client, as simgpud sees it */
     struct sim_device_info device[];
+};
+
+struct sim_control_answer {
+    struct sim_answer answer;
+    uint32_t pid; /* of the client, as simgpud sees it */
+    uint32_t reserved;
+};
+
+/* JSON text of the rest of the message; daemon/command.h lists the commands. */
+struct sim_command {
+    struct sim_header header;
+    char text[];
+};
+
+struct sim_watch {
+    struct sim_header header;
+    uint32_t index;
+    uint32_t reserved;
+    uint64_t types; /* nvmlEventType* bits, added to those watched */
+};
+
+struct sim_event {
+    struct sim_header header;
+    uint32_t index;
+    uint32_t reserved;
+    uint64_t type;
+    uint64_t data; /* the XID */
 };
 
 struct sim_ask_device {
@@ -100,9 +134,13 @@ struct sim_ask_device {
 struct sim_device_state {
     struct sim_answer answer;
     uint64_t used_bytes; /* all clients, without the driver's reserve */
+    uint64_t withheld_bytes;
     uint64_t busy_ns;
+    uint64_t ecc_corrected, ecc_uncorrected; /* since simgpud started */
     uint32_t utilization_pct;
     uint32_t process_count;
+    uint32_t recovery_action; /* as NVML numbers it: 0 none, 1 reset, 2 reboot */
+    uint32_t reserved;
 };
 
 struct sim_process {

@@ -4,16 +4,23 @@
  * context costs device memory for as long as it lives (contextBytes of the device file); everything
  * made in it goes with it. The list of contexts is under driver_lock.
  */
-#include "cuda/driver.h"
+#include "cuda/context.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT_FLAGS 0xffu
-#define SCHED_FLAGS 0x07u
+#define SETTABLE_FLAGS (CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
 
 static struct CUctx_st *contexts; /* all that live, primary ones too */
 static uint32_t last_id;
+
+/* At most one way of waiting, and nothing that does not exist. */
+static bool are_flags(unsigned int flags)
+{
+    unsigned int waiting = flags & CU_CTX_SCHED_MASK;
+
+    return !(flags & ~(unsigned int)CU_CTX_FLAGS_MASK) && !(waiting & (waiting - 1));
+}
 
 CUresult context_check(CUcontext context)
 {
@@ -60,14 +67,12 @@ static void context_open(struct CUctx_st *c, struct device *d, unsigned int flag
     c->id = ++last_id;
     c->device = d;
     c->flags = flags;
+    c->epoch = atomic_load_explicit(&d->control->epoch, memory_order_acquire);
     c->is_primary = is_primary;
     c->api_version = api_version;
-    c->limits[CU_LIMIT_STACK_SIZE] = 1024;
-    c->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
-    c->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-    c->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-    c->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-    c->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
+    c->root = c;
+    c->references = is_primary ? 0 : 1;
+    limits_open(c);
     stream_open(&c->legacy, c, 0, 0);
     c->legacy.is_legacy = true;
     c->next = contexts;
@@ -80,7 +85,9 @@ static CUresult context_make(struct device *d, unsigned int flags, bool is_prima
 {
     struct CUctx_st *c;
 
-    NEED(!sim_connection_lost(&driver_connection), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    NEED(!sim_connection_lost(&driver_connection) &&
+             atomic_load_explicit(&d->control->condition, memory_order_acquire) == SIM_DEVICE_OK,
+         CUDA_ERROR_DEVICE_UNAVAILABLE);
     if (!d->memory.base)
         NEED(va_open(&d->memory, d->info.total_bytes, false) == 0, CUDA_ERROR_OUT_OF_MEMORY);
     if (!d->managed.base)
@@ -103,9 +110,12 @@ static void context_drop(struct CUctx_st *c)
     struct CUctx_st **at = &contexts;
 
     module_free_all(c);
+    array_free_all(c);
+    peer_forget(c);
     memory_free_owned(c);
     stream_free_all(c);
     event_free_all(c);
+    limits_close(c);
     charge_context(c->device, true);
     while (*at && *at != c)
         at = &(*at)->next;
@@ -116,60 +126,93 @@ static void context_drop(struct CUctx_st *c)
 
 /* Primary contexts */
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
+static bool is_active(const struct device *d)
 {
-    struct device *d;
+    return d->primary && d->primary->magic == MAGIC_CONTEXT;
+}
+
+CUresult primary_retain(struct device *d, struct CUctx_st **context)
+{
+    unsigned int references;
     CUresult rc = CUDA_SUCCESS;
 
-    TRY(device_get(dev, &d));
-    NEED(context, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
-    if (!d->primary || d->primary->magic != MAGIC_CONTEXT)
+    references = d->primary ? d->primary->references : 0;
+    if (!is_active(d))
         rc = context_make(d, d->primary_flags, true, 3020, &d->primary);
     if (rc == CUDA_SUCCESS) {
-        d->primary->references++;
+        /* Those from before a reset count on: each is still to be released. */
+        d->primary->references = references + 1;
         *context = d->primary;
     }
     pthread_mutex_unlock(&driver_lock);
     return rc;
 }
 
-static CUresult primary_release(CUdevice dev, bool is_reset)
+static void primary_drop(struct device *d)
 {
-    struct device *d;
+    unsigned int references = d->primary->references;
+
+    green_free_all(d);
+    context_drop(d->primary);
+    d->primary->references = references;
+}
+
+CUresult primary_release(struct device *d)
+{
     CUresult rc = CUDA_SUCCESS;
 
-    TRY(device_get(dev, &d));
-    if (d->primary && (is_reset || d->primary->references == 1))
+    if (is_active(d) && d->primary->references == 1)
         wait_until(atomic_load(&d->primary->all_end_ns));
     pthread_mutex_lock(&driver_lock);
-    if (!d->primary || d->primary->magic != MAGIC_CONTEXT) {
-        rc = is_reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    } else if (is_reset || --d->primary->references == 0) {
-        context_drop(d->primary);
-    }
+    if (!d->primary || !d->primary->references)
+        rc = CUDA_ERROR_INVALID_CONTEXT;
+    else if (--d->primary->references == 0 && is_active(d))
+        primary_drop(d);
     pthread_mutex_unlock(&driver_lock);
     return rc;
 }
 
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
+{
+    struct device *d;
+
+    TRY(device_get(dev, &d));
+    NEED(context, CUDA_ERROR_INVALID_VALUE);
+    return primary_retain(d, context);
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    return primary_release(dev, false);
+    struct device *d;
+
+    TRY(device_get(dev, &d));
+    return primary_release(d);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return primary_release(dev, false);
+    return cuDevicePrimaryCtxRelease_v2(dev);
 }
 
+/* Ends the context whoever uses it; who retained it still releases it. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    return primary_release(dev, true);
+    struct device *d;
+
+    TRY(device_get(dev, &d));
+    if (is_active(d))
+        wait_until(atomic_load(&d->primary->all_end_ns));
+    pthread_mutex_lock(&driver_lock);
+    if (is_active(d))
+        primary_drop(d);
+    pthread_mutex_unlock(&driver_lock);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    return primary_release(dev, true);
+    return cuDevicePrimaryCtxReset_v2(dev);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -177,17 +220,22 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     struct device *d;
 
     TRY(device_get(dev, &d));
-    NEED(!(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
+    NEED(are_flags(flags), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
     d->primary_flags = flags;
-    if (d->primary && d->primary->magic == MAGIC_CONTEXT)
+    if (is_active(d))
         d->primary->flags = flags;
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
 
+/* The first form could not change an active context. */
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
+    struct device *d;
+
+    TRY(device_get(dev, &d));
+    NEED(!is_active(d), CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE);
     return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
@@ -199,7 +247,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     NEED(flags && active, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&driver_lock);
     *flags = d->primary_flags;
-    *active = d->primary && d->primary->magic == MAGIC_CONTEXT;
+    *active = is_active(d);
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }
@@ -221,7 +269,7 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice dev, uns
     CUresult rc;
 
     TRY(device_get(dev, &d));
-    NEED(context && !(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
+    NEED(context && are_flags(flags), CUDA_ERROR_INVALID_VALUE);
     NEED(thread_state.depth < STACK_MAX, CUDA_ERROR_OUT_OF_MEMORY);
     pthread_mutex_lock(&driver_lock);
     rc = context_make(d, flags, false, version, context);
@@ -255,17 +303,15 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     return create(context, flags, dev, 3020);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context)
+static CUresult destroy(struct CUctx_st *context)
 {
     struct thread *t = &thread_state;
     CUresult rc;
 
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    TRY(context_check(context));
     wait_until(atomic_load(&context->all_end_ns));
     pthread_mutex_lock(&driver_lock);
     rc = context_check(context);
-    if (rc == CUDA_SUCCESS && context->is_primary)
+    if (rc == CUDA_SUCCESS && (context->is_primary || context->green))
         rc = CUDA_ERROR_INVALID_CONTEXT;
     if (rc == CUDA_SUCCESS)
         context_drop(context);
@@ -276,9 +322,44 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return rc;
 }
 
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
+    TRY(context_check(context));
+    return destroy(context);
+}
+
 CUresult cuCtxDestroy(CUcontext context)
 {
     return cuCtxDestroy_v2(context);
+}
+
+/* Counted use of the current context, of before CUDA 4 */
+
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+    struct CUctx_st *c;
+
+    TRY(current(&c));
+    NEED(context && !flags, CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&driver_lock);
+    c->references++;
+    pthread_mutex_unlock(&driver_lock);
+    *context = c;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    struct CUctx_st *c;
+    bool is_last;
+
+    TRY(current(&c));
+    NEED(context == c && !c->is_primary && !c->green, CUDA_ERROR_INVALID_CONTEXT);
+    pthread_mutex_lock(&driver_lock);
+    is_last = --c->references == 0;
+    pthread_mutex_unlock(&driver_lock);
+    return is_last ? destroy(c) : CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
@@ -392,8 +473,8 @@ CUresult cuCtxSetFlags(unsigned int flags)
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED(!(flags & ~CONTEXT_FLAGS), CUDA_ERROR_INVALID_VALUE);
-    c->flags = (c->flags & SCHED_FLAGS) | (flags & ~SCHED_FLAGS);
+    NEED(are_flags(flags), CUDA_ERROR_INVALID_VALUE);
+    c->flags = (c->flags & ~(unsigned int)SETTABLE_FLAGS) | (flags & SETTABLE_FLAGS);
     return CUDA_SUCCESS;
 }
 
@@ -403,7 +484,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 
     TRY(meant(context, &c));
     NEED(id, CUDA_ERROR_INVALID_VALUE);
-    *id = c->id;
+    *id = c->green ? green_id(c->green) : c->id;
     return CUDA_SUCCESS;
 }
 
@@ -417,24 +498,23 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+/* Contexts with a share of the SMs are MPS's, which is not there. */
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam *param, CUexecAffinityType type)
 {
     struct CUctx_st *c;
 
     TRY(current(&c));
-    NEED(value, CUDA_ERROR_INVALID_VALUE);
-    NEED(limit < CU_LIMIT_SHMEM_SIZE, CUDA_ERROR_UNSUPPORTED_LIMIT);
-    *value = c->limits[limit];
-    return CUDA_SUCCESS;
+    NEED(param && (int)type >= 0 && type < CU_EXEC_AFFINITY_TYPE_MAX, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type, CUdevice dev)
 {
-    struct CUctx_st *c;
+    struct device *d;
 
-    TRY(current(&c));
-    NEED(limit < CU_LIMIT_SHMEM_SIZE, CUDA_ERROR_UNSUPPORTED_LIMIT);
-    c->limits[limit] = value;
+    TRY(device_get(dev, &d));
+    NEED(supported && (int)type >= 0 && type < CU_EXEC_AFFINITY_TYPE_MAX, CUDA_ERROR_INVALID_VALUE);
+    *supported = 0;
     return CUDA_SUCCESS;
 }
 
@@ -465,6 +545,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
     struct CUctx_st *c;
 
     TRY(current(&c));
+    NEED((int)config >= 0 && config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
     c->cache = config;
     return CUDA_SUCCESS;
 }
@@ -484,6 +565,8 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
     struct CUctx_st *c;
 
     TRY(current(&c));
+    NEED((int)config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE,
+         CUDA_ERROR_INVALID_VALUE);
     c->shared_config = config;
     return CUDA_SUCCESS;
 }

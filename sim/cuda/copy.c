@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "cuda/host.h"
+
 #define PAGE_BYTES 4096ull
 #define CLEAR_MIN_BYTES (1ull << 16)
 #define OVERHEAD_NS 2000ull
@@ -17,7 +19,7 @@
 
 uint64_t copy_duration_ns(const struct copy *copy)
 {
-    uint64_t bytes = copy->width * copy->rows;
+    uint64_t bytes = copy->width * copy->rows * (copy->slices ? copy->slices : 1);
     uint64_t rate = copy->kind == COPY_HOST ? HOST_BYTES_PER_US : DEVICE_BYTES_PER_US;
 
     return OVERHEAD_NS + bytes * 1000 / rate;
@@ -40,7 +42,7 @@ static bool clear_pages(const struct copy *copy)
     uintptr_t from = (uintptr_t)copy->to, to = from + copy->width;
     uintptr_t first = (from + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1), last = to & ~(PAGE_BYTES - 1);
 
-    if (copy->value || copy->rows != 1 || copy->width < CLEAR_MIN_BYTES)
+    if (copy->value || copy->is_host || copy->rows != 1 || copy->width < CLEAR_MIN_BYTES)
         return false;
     if (madvise((void *)first, last - first, MADV_DONTNEED) != 0)
         return false;
@@ -49,22 +51,30 @@ static bool clear_pages(const struct copy *copy)
     return true;
 }
 
-void copy_run(const struct copy *copy)
+static void run_slice(const struct copy *copy, char *to, const char *from)
 {
-    if (copy->kind == COPY_FILL && clear_pages(copy))
-        return;
-    for (size_t row = 0; row < copy->rows; row++) {
-        char *to = (char *)copy->to + row * copy->to_pitch;
-
+    for (size_t row = 0; row < copy->rows; row++, to += copy->to_pitch) {
         if (copy->kind == COPY_FILL)
             fill_row(to, copy);
         else
-            memmove(to, (const char *)copy->from + row * copy->from_pitch, copy->width);
+            memmove(to, from + row * copy->from_pitch, copy->width);
     }
 }
 
+void copy_run(const struct copy *copy)
+{
+    char *to = copy->to;
+    const char *from = copy->from;
+
+    if (copy->kind == COPY_FILL && clear_pages(copy))
+        return;
+    for (size_t slice = 0; slice < (copy->slices ? copy->slices : 1); slice++)
+        run_slice(copy, to + slice * copy->to_slice,
+                  copy->kind == COPY_FILL ? NULL : from + slice * copy->from_slice);
+}
+
 /* Gives the copy to a stream; a synchronous one is waited for. */
-static CUresult submit(const struct copy *copy, CUstream stream, bool is_async)
+CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async)
 {
     struct CUctx_st *c;
     struct CUstream_st *s;
@@ -86,11 +96,11 @@ static CUresult submit(const struct copy *copy, CUstream stream, bool is_async)
 }
 
 /* One side of a copy: device memory when it is, or is_device says it must be. */
-static CUresult side(uint64_t address, size_t bytes, bool is_device, bool is_write, void **host,
-                     bool *on_device)
+CUresult copy_side(uint64_t address, size_t bytes, bool is_device, bool is_write, void **host,
+                   bool *on_device)
 {
     *on_device = memory_device(address) != NULL;
-    NEED(*on_device || !is_device, CUDA_ERROR_INVALID_VALUE);
+    NEED(address && (*on_device || !is_device), CUDA_ERROR_INVALID_VALUE);
     *host = *on_device ? memory_host(address, bytes, is_write) : (void *)(uintptr_t)address;
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -107,11 +117,11 @@ static CUresult linear(uint64_t to, enum place to_place, uint64_t from, enum pla
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     if (!bytes)
         return CUDA_SUCCESS;
-    TRY(side(to, bytes, to_place == DEVICE, true, &copy.to, &to_device));
-    TRY(side(from, bytes, from_place == DEVICE, false, &source, &from_device));
+    TRY(copy_side(to, bytes, to_place == DEVICE, true, &copy.to, &to_device));
+    TRY(copy_side(from, bytes, from_place == DEVICE, false, &source, &from_device));
     copy.from = source;
     copy.kind = to_device && from_device ? COPY_DEVICE : COPY_HOST;
-    return submit(&copy, stream, is_async);
+    return copy_submit(&copy, stream, is_async);
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -171,58 +181,15 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
     return linear(to, DEVICE, from, DEVICE, bytes, stream, true);
 }
 
-/* Two dimensions: addresses only; arrays are not there yet. */
-static CUresult plane(const CUDA_MEMCPY2D *p, CUstream stream, bool is_async)
-{
-    struct copy copy = {.rows = 1};
-    bool to_device = p && p->dstMemoryType != CU_MEMORYTYPE_HOST;
-    bool from_device = p && p->srcMemoryType != CU_MEMORYTYPE_HOST;
-    uint64_t to, from, span_to, span_from;
-    void *source;
-
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    NEED(p, CUDA_ERROR_INVALID_VALUE);
-    NEED(p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->dstMemoryType != CU_MEMORYTYPE_ARRAY,
-         CUDA_ERROR_NOT_SUPPORTED);
-    if (!p->WidthInBytes || !p->Height)
-        return CUDA_SUCCESS;
-    copy.width = p->WidthInBytes;
-    copy.rows = p->Height;
-    copy.to_pitch = p->dstPitch ? p->dstPitch : p->WidthInBytes;
-    copy.from_pitch = p->srcPitch ? p->srcPitch : p->WidthInBytes;
-    NEED(p->dstXInBytes + copy.width <= copy.to_pitch &&
-             p->srcXInBytes + copy.width <= copy.from_pitch,
-         CUDA_ERROR_INVALID_VALUE);
-    to = to_device ? p->dstDevice : (uint64_t)(uintptr_t)p->dstHost;
-    from = from_device ? p->srcDevice : (uint64_t)(uintptr_t)p->srcHost;
-    NEED(!__builtin_mul_overflow(copy.to_pitch, copy.rows - 1, &span_to) &&
-             !__builtin_mul_overflow(copy.from_pitch, copy.rows - 1, &span_from),
-         CUDA_ERROR_INVALID_VALUE);
-    TRY(side(to + p->dstY * copy.to_pitch + p->dstXInBytes, span_to + copy.width,
-             p->dstMemoryType == CU_MEMORYTYPE_DEVICE, true, &copy.to, &to_device));
-    TRY(side(from + p->srcY * copy.from_pitch + p->srcXInBytes, span_from + copy.width,
-             p->srcMemoryType == CU_MEMORYTYPE_DEVICE, false, &source, &from_device));
-    copy.from = source;
-    copy.kind = to_device && from_device ? COPY_DEVICE : COPY_HOST;
-    return submit(&copy, stream, is_async);
-}
-
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p)
-{
-    return plane(p, NULL, false);
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p)
-{
-    return plane(p, NULL, false);
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return plane(p, stream, true);
-}
-
 /* Fills */
+
+/* Page-locked host memory is the device's to write, too. */
+static bool is_pinned(uint64_t address, size_t bytes)
+{
+    struct host_range range;
+
+    return host_find(address, &range) && bytes <= range.bytes - (address - range.base);
+}
 
 static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, unsigned int element,
                      size_t width, size_t rows, CUstream stream, bool is_async)
@@ -241,12 +208,13 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, unsigned int 
     NEED(to % element == 0 && width <= SIZE_MAX / 8 && (rows == 1 || pitch >= copy.width) &&
              (!pitch || rows - 1 <= (SIZE_MAX / 2) / pitch),
          CUDA_ERROR_INVALID_VALUE);
-    TRY(side(to, (rows - 1) * pitch + copy.width, true, true, &copy.to, &on_device));
+    copy.is_host = is_pinned(to, (rows - 1) * pitch + copy.width);
+    TRY(copy_side(to, (rows - 1) * pitch + copy.width, !copy.is_host, true, &copy.to, &on_device));
     if (pitch == copy.width) {
         copy.width *= rows;
         copy.rows = 1;
     }
-    return submit(&copy, stream, is_async);
+    return copy_submit(&copy, stream, is_async);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n)

@@ -22,7 +22,7 @@
 #pragma GCC visibility pop
 #include "client/client.h"
 #include "common/account.h"
-#include "common/ptx.h"
+#include "common/sm.h"
 #include "common/timeline.h"
 #include "cuda/va.h"
 
@@ -41,15 +41,25 @@ enum magic {
     MAGIC_EXEC = 0x47455831,
     MAGIC_NODE = 0x474e4431,
     MAGIC_POOL = 0x504f4c31,
+    MAGIC_ARRAY = 0x41525231,
+    MAGIC_MIPMAP = 0x4d495031,
+    MAGIC_TEXTURE = 0x54455831,
+    MAGIC_SURFACE = 0x53524631,
+    MAGIC_LINK = 0x4c4e4b31,
+    MAGIC_GREEN = 0x47524e31,
+    MAGIC_RESOURCE = 0x52455331,
+    MAGIC_USER = 0x55534f31,
     MAGIC_DEAD = 0x44454144,
 };
 
 struct device {
     int ordinal; /* CUdevice */
     struct sim_device_info info;
+    struct sim_sm sm;
     struct sim_ledger ledger;
     struct sim_timeline *timeline;
     struct sim_node_device *shared;
+    const struct sim_control_device *control;
     pthread_mutex_t memory_lock, time_lock;
     struct va_window memory, managed;
     struct CUctx_st *primary; /* made at the first retain */
@@ -92,10 +102,14 @@ struct CUevent_st {
 
 struct CUctx_st {
     uint32_t magic;
-    uint32_t id;
+    uint32_t id; /* of a green context's form the primary's: that owns what is made in it */
     struct device *device;
+    struct CUctx_st *root;       /* itself; the primary one of a green context's form */
+    struct CUgreenCtx_st *green; /* NULL but for a green context's form */
+    uint32_t epoch;              /* of the device when it was made */
     bool is_primary;
-    unsigned int references; /* of a primary context */
+    unsigned int references; /* retains of a primary context, attachments of another */
+    uint64_t limit_bytes;    /* device memory that its limits cost */
     unsigned int flags;
     unsigned int api_version;
     struct CUctx_st *next;
@@ -118,60 +132,11 @@ struct builtin {
     void (*run)(const uint64_t *args);
 };
 
-struct kernel_info {
-    char *name;
-    bool has_params;
-    uint32_t param_count;
-    uint32_t param_bytes[SIM_PTX_PARAMS], param_offset[SIM_PTX_PARAMS];
-    const struct builtin *builtin;
-};
-
-/* What a module is made of; shared by a library and the modules made of it. */
-struct image {
-    unsigned int references;
-    bool is_ptx; /* else any kernel name is taken for one that is there */
-    struct sim_ptx ptx;
-};
-
-struct CUfunc_st {
-    uint32_t magic;
-    struct CUmod_st *module;
-    struct CUfunc_st *next;
-    struct CUkern_st *kernel; /* set when it came from a library */
-    struct kernel_info info;
-    int attributes[CU_FUNC_ATTRIBUTE_MAX];
-    CUfunc_cache cache;
-};
-
-struct module_global {
-    const char *name;
-    CUdeviceptr address;
-    uint64_t bytes;
-};
-
-struct CUmod_st {
-    uint32_t magic;
-    struct CUctx_st *context;
-    struct CUmod_st *next;
-    struct image *image;
-    struct CUlib_st *library; /* whose it is, if it is one's */
-    struct CUfunc_st *functions;
-    struct module_global *globals;
-    uint64_t charged_bytes;
-};
-
-struct CUkern_st {
-    uint32_t magic;
-    struct CUlib_st *library;
-    struct CUkern_st *next;
-    char *name;
-};
-
-struct CUlib_st {
-    uint32_t magic;
-    struct image *image;
-    struct CUkern_st *kernels;
-    struct CUmod_st **modules; /* by device */
+/* What a launch asks for besides its arguments. */
+struct launch_shape {
+    unsigned int grid[3], block[3], shared_bytes;
+    unsigned int cluster[3]; /* 0: none */
+    bool is_cooperative;     /* all blocks at once */
 };
 
 /* One launch, ready to run: what a stream or a graph node carries. */
@@ -203,6 +168,16 @@ static inline bool driver_ready(void)
     return driver_alive && *driver_alive;
 }
 
+/* What a context fails with for good once its device was lost or an XID ended it. */
+static inline CUresult context_fault(const struct CUctx_st *context)
+{
+    const struct sim_control_device *c = context->device->control;
+
+    if (atomic_load_explicit(&c->epoch, memory_order_acquire) == context->epoch)
+        return CUDA_SUCCESS;
+    return (CUresult)atomic_load_explicit(&c->code, memory_order_relaxed);
+}
+
 /* The context calls of this thread go to, or NULL; checks that the driver is ready. */
 static inline CUresult current(struct CUctx_st **context)
 {
@@ -213,7 +188,8 @@ static inline CUresult current(struct CUctx_st **context)
     if (!t->depth || !t->stack[t->depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
     *context = t->stack[t->depth - 1];
-    return (*context)->magic == MAGIC_CONTEXT ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (*context)->magic == MAGIC_CONTEXT ? context_fault(*context)
+                                              : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 #define NEED(condition, error)                                                                     \
@@ -247,18 +223,32 @@ static inline void raise_to(_Atomic uint64_t *word, uint64_t value)
 CUresult device_get(CUdevice ordinal, struct device **device);
 
 /* context.c */
+/* The primary context of the device, made if need be; a reference more, or less. */
+CUresult primary_retain(struct device *device, struct CUctx_st **context);
+CUresult primary_release(struct device *device);
 CUresult context_check(CUcontext context);
 struct CUctx_st *context_by_id(uint32_t id); /* NULL when it is gone */
 
 /* memory.c */
 CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out);
 CUresult memory_free(CUdeviceptr address);
+/* Frees an allocation of that kind, which cuMemFree leaves alone. */
+CUresult memory_release(CUdeviceptr address, enum va_kind kind);
 void memory_free_owned(struct CUctx_st *context);
 /* The host memory behind [address, address + bytes), which must lie in one live allocation; marks
  * it as backed when is_write. NULL when it does not. */
 void *memory_host(CUdeviceptr address, size_t bytes, bool is_write);
 /* The device whose window holds the address, or NULL for host memory. */
 struct device *memory_device(CUdeviceptr address);
+
+/* array.c: the context goes; its arrays' memory goes with the rest. */
+void array_free_all(struct CUctx_st *context);
+
+/* peer.c: no other context reaches this one any more, nor it others. */
+void peer_forget(struct CUctx_st *context);
+
+/* managed.c: advice for the allocation at base is forgotten. */
+void managed_forget(uint64_t base);
 
 /* stream.c */
 CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_st **stream);
@@ -283,13 +273,17 @@ CUresult function_of(CUfunction handle, struct CUctx_st *context, struct CUfunc_
 
 /* launch.c */
 const struct builtin *builtin_find(const char *name);
-CUresult launch_prepare(struct CUfunc_st *function, const unsigned int grid[3],
-                        const unsigned int block[3], void **params, void **extra,
-                        struct launch *launch);
+/* How long a kernel of that shape takes; reads what a built-in kernel needs of its arguments. */
+void launch_time(const struct device *device, const struct launch_shape *shape,
+                 struct launch *launch);
 void launch_run(const struct launch *launch, struct CUstream_st *stream);
 void launch_compute(const struct launch *launch);
-CUresult launch_check(struct CUfunc_st *function, const unsigned int grid[3],
-                      const unsigned int block[3], unsigned int shared_bytes);
+
+/* launch_call.c */
+CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *shape);
+/* Checks the launch, reads its arguments and says how long it takes. */
+CUresult launch_prepare(struct CUfunc_st *function, const struct launch_shape *shape, void **params,
+                        void **extra, struct launch *launch);
 
 /* graph.c */
 enum copy_kind { COPY_HOST, COPY_DEVICE, COPY_FILL };
@@ -298,6 +292,8 @@ struct copy {
     void *to;
     const void *from;
     size_t width, rows, to_pitch, from_pitch;
+    size_t slices, to_slice, from_slice; /* slices 0: one */
+    bool is_host;                        /* a fill of page-locked memory */
     uint64_t value;
     unsigned int element;
 };
@@ -318,6 +314,12 @@ void capture_abandon(struct CUstream_st *stream);
 bool capture_implicit(struct CUctx_st *context);
 
 /* copy.c */
+CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async);
+/* One side of a copy: device memory when it is, or when is_device says that it must be. */
+CUresult copy_side(uint64_t address, size_t bytes, bool is_device, bool is_write, void **host,
+                   bool *on_device);
+/* copy3d.c: what a three-dimensional copy (arrays too) moves; rows 0 when that is nothing. */
+CUresult copy_describe(const CUDA_MEMCPY3D *params, struct copy *copy);
 void copy_run(const struct copy *copy);
 uint64_t copy_duration_ns(const struct copy *copy);
 

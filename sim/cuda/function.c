@@ -1,14 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be asked and set of a function or kernel, and occupancy by the limits of a data-centre
- * SM (2,048 threads, 32 blocks, 65,536 registers at 32 each, 228 KiB of shared memory).
+ * What can be asked and set of a function.
  */
-#include "cuda/driver.h"
+#include "cuda/module.h"
 
-#define SM_THREADS 2048
-#define SM_BLOCKS 32
-#define SM_SHARED_BYTES 233472u
-#define BLOCK_SHARED_BYTES 1024u /* what the system takes of each block's */
+#define REGISTERS_UNKNOWN 32 /* of code in PTX, which does not say */
+#define SHARED_DEFAULT_BYTES 49152
+#define CLUSTER_BLOCKS_MAX 16 /* not portable */
+
+void function_describe(struct CUfunc_st *f)
+{
+    const struct device *d = f->module->context->device;
+    const struct image *image = f->module->image;
+    int cc = (int)(d->info.cc_major * 10 + d->info.cc_minor), *a = f->attributes;
+    uint32_t registers = REGISTERS_UNKNOWN, most;
+
+    if (f->info && f->info->registers)
+        registers = f->info->registers;
+    most = sim_threads_by_registers(&d->sm, registers);
+    if (f->info && f->info->max_threads && f->info->max_threads < most)
+        most = f->info->max_threads;
+    a[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = (int)most;
+    a[CU_FUNC_ATTRIBUTE_NUM_REGS] = (int)registers;
+    a[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = (int)image->code.constant_bytes;
+    a[CU_FUNC_ATTRIBUTE_PTX_VERSION] = image->code.cc ? (int)image->code.cc : cc;
+    a[CU_FUNC_ATTRIBUTE_BINARY_VERSION] =
+        image->code.cc && !image->code.ptx_version ? (int)image->code.cc : cc;
+    a[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+    a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SHARED_DEFAULT_BYTES;
+    if (!f->info)
+        return;
+    a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = (int)f->info->shared_bytes;
+    a[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = (int)f->info->local_bytes;
+    a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
+        f->info->shared_bytes < SHARED_DEFAULT_BYTES
+            ? SHARED_DEFAULT_BYTES - (int)f->info->shared_bytes
+            : 0;
+    a[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = f->info->cluster[0] != 0;
+    for (int i = 0; i < 3; i++)
+        a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i] = (int)f->info->cluster[i];
+}
 
 static CUresult checked(CUfunction handle, struct CUfunc_st **function)
 {
@@ -29,14 +60,13 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+CUresult attribute_set(int *a, const struct device *d, CUfunction_attribute attribute, int value)
 {
-    struct CUfunc_st *f;
-
-    TRY(checked(function, &f));
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        NEED(value >= 0 && value <= 232448, CUDA_ERROR_INVALID_VALUE);
+        NEED(value >= 0 && (int64_t)value + a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] <=
+                               (int64_t)d->sm.shared_optin_bytes,
+             CUDA_ERROR_INVALID_VALUE);
         break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         NEED(value >= -1 && value <= 100, CUDA_ERROR_INVALID_VALUE);
@@ -44,36 +74,30 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        NEED(!a[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET], CUDA_ERROR_NOT_PERMITTED);
+        NEED(d->sm.cluster_blocks && value >= 0 && value <= CLUSTER_BLOCKS_MAX,
+             CUDA_ERROR_INVALID_VALUE);
+        break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        NEED(value == 0 || value == 1, CUDA_ERROR_INVALID_VALUE);
+        break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        NEED(value >= 0 && value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING,
+             CUDA_ERROR_INVALID_VALUE);
         break;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    f->attributes[attribute] = value;
+    a[attribute] = value;
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
-                              CUdevice dev)
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
-    CUfunction f;
-    struct device *d;
+    struct CUfunc_st *f;
 
-    TRY(device_get(dev, &d));
-    TRY(cuKernelGetFunction(&f, kernel));
-    return cuFuncGetAttribute(value, attribute, f);
-}
-
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
-                              CUdevice dev)
-{
-    CUfunction f;
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    TRY(cuKernelGetFunction(&f, kernel));
-    return cuFuncSetAttribute(f, attribute, value);
+    TRY(checked(function, &f));
+    return attribute_set(f->attributes, f->module->context->device, attribute, value);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
@@ -81,6 +105,7 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
     struct CUfunc_st *f;
 
     TRY(checked(function, &f));
+    NEED((int)config >= 0 && config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
     f->cache = config;
     return CUDA_SUCCESS;
 }
@@ -89,8 +114,11 @@ CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config)
 {
     struct CUfunc_st *f;
 
-    (void)config;
-    return checked(function, &f);
+    TRY(checked(function, &f));
+    NEED((int)config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE,
+         CUDA_ERROR_INVALID_VALUE);
+    f->shared_config = config;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
@@ -109,7 +137,7 @@ CUresult cuFuncGetName(const char **name, CUfunction function)
 
     TRY(checked(function, &f));
     NEED(name, CUDA_ERROR_INVALID_VALUE);
-    *name = f->info.name;
+    *name = f->name;
     return CUDA_SUCCESS;
 }
 
@@ -118,20 +146,23 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
     struct CUfunc_st *f;
 
     TRY(checked(function, &f));
-    NEED(offset && index < f->info.param_count, CUDA_ERROR_INVALID_VALUE);
-    *offset = f->info.param_offset[index];
+    NEED(offset && f->info && index < f->info->param_count, CUDA_ERROR_INVALID_VALUE);
+    *offset = f->info->params[index].offset;
     if (bytes)
-        *bytes = f->info.param_bytes[index];
+        *bytes = f->info->params[index].bytes;
     return CUDA_SUCCESS;
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
+    CUmoduleLoadingMode mode;
     struct CUfunc_st *f;
 
     TRY(checked(function, &f));
     NEED(state, CUDA_ERROR_INVALID_VALUE);
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    TRY(cuModuleGetLoadingMode(&mode));
+    *state = f->is_loaded || mode == CU_MODULE_EAGER_LOADING ? CU_FUNCTION_LOADING_STATE_LOADED
+                                                             : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
 
@@ -139,78 +170,7 @@ CUresult cuFuncLoad(CUfunction function)
 {
     struct CUfunc_st *f;
 
-    return checked(function, &f);
-}
-
-/* Occupancy */
-
-static int blocks_per_sm(int threads, size_t dynamic_shared)
-{
-    int blocks = SM_THREADS / ((threads + 31) / 32 * 32);
-    size_t by_shared = SM_SHARED_BYTES / (dynamic_shared + BLOCK_SHARED_BYTES);
-
-    if (blocks > SM_BLOCKS)
-        blocks = SM_BLOCKS;
-    return by_shared < (size_t)blocks ? (int)by_shared : blocks;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
-                                                              int threads, size_t shared,
-                                                              unsigned int flags)
-{
-    struct CUfunc_st *f;
-
     TRY(checked(function, &f));
-    NEED(blocks && threads > 0 && !(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
-    *blocks = threads > 1024 ? 0 : blocks_per_sm(threads, shared);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
-                                                     size_t shared)
-{
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared,
-                                                                0);
-}
-
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
-                                                   CUoccupancyB2DSize shared_of, size_t shared,
-                                                   int limit, unsigned int flags)
-{
-    struct CUfunc_st *f;
-    int best = 0, best_block = 0;
-
-    TRY(checked(function, &f));
-    NEED(grid && block && !(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
-    if (limit <= 0 || limit > 1024)
-        limit = 1024;
-    for (int threads = limit >= 32 ? limit / 32 * 32 : limit; threads > 0; threads -= 32) {
-        int blocks = blocks_per_sm(threads, shared_of ? shared_of(threads) : shared);
-
-        if (blocks * threads > best) {
-            best = blocks * threads;
-            best_block = threads;
-        }
-    }
-    *block = best_block;
-    *grid = best_block ? best / best_block * (int)f->module->context->device->info.sms : 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
-                                          CUoccupancyB2DSize shared_of, size_t shared, int limit)
-{
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared,
-                                                     limit, 0);
-}
-
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
-                                                 int threads)
-{
-    struct CUfunc_st *f;
-
-    TRY(checked(function, &f));
-    NEED(bytes && blocks > 0 && blocks <= SM_BLOCKS && threads > 0, CUDA_ERROR_INVALID_VALUE);
-    *bytes = SM_SHARED_BYTES / (unsigned int)blocks - BLOCK_SHARED_BYTES;
+    f->is_loaded = true;
     return CUDA_SUCCESS;
 }

@@ -447,8 +447,9 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
 static CUresult kernel_params(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct CUfunc_st **function,
                               struct launch *launch)
 {
-    const unsigned int grid[3] = {p->gridDimX, p->gridDimY, p->gridDimZ};
-    const unsigned int block[3] = {p->blockDimX, p->blockDimY, p->blockDimZ};
+    const struct launch_shape shape = {.grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                                       .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
+                                       .shared_bytes = p->sharedMemBytes};
     struct CUctx_st *c;
 
     if (p->ctx) {
@@ -458,8 +459,7 @@ static CUresult kernel_params(const CUDA_KERNEL_NODE_PARAMS_v2 *p, struct CUfunc
         TRY(current(&c));
     }
     TRY(function_of(p->func ? p->func : (CUfunction)p->kern, c, function));
-    TRY(launch_check(*function, grid, block, p->sharedMemBytes));
-    return launch_prepare(*function, grid, block, p->kernelParams, p->extra, launch);
+    return launch_prepare(*function, &shape, p->kernelParams, p->extra, launch);
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,

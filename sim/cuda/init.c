@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/fault.h"
+
 _Thread_local struct thread thread_state;
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_connection driver_connection = {.fd = -1};
@@ -76,6 +78,21 @@ static uint32_t visible(const struct sim_connection *c, uint32_t *order)
     return count;
 }
 
+/* A device that is lost, or cut into MIG instances of which there are none, is not CUDA's to see.
+ */
+static void keep_usable(struct sim_connection *c)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < c->device_count; i++) {
+        const struct sim_control_device *d = &c->control->device[c->device[i].index];
+
+        if (atomic_load(&d->condition) == SIM_DEVICE_OK && !c->device[i].mig)
+            c->device[count++] = c->device[i];
+    }
+    c->device_count = count;
+}
+
 static void open_device(struct device *d, int ordinal, const struct sim_device_info *info)
 {
     struct sim_connection *c = &driver_connection;
@@ -83,7 +100,9 @@ static void open_device(struct device *d, int ordinal, const struct sim_device_i
 
     d->ordinal = ordinal;
     d->info = *info;
+    d->sm = sim_sm_of(info->cc_major, info->cc_minor);
     d->shared = &c->node->device[i];
+    d->control = &c->control->device[i];
     d->timeline = &c->client->device[i].timeline;
     d->ledger = (struct sim_ledger){
         .account = &c->client->device[i].account,
@@ -112,6 +131,8 @@ static CUresult init_locked(void)
                : rc == -EBUSY  ? CUDA_ERROR_OPERATING_SYSTEM
                : rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
                                : CUDA_ERROR_NO_DEVICE;
+    sim_control_adopt(driver_connection.control, driver_connection.pid);
+    keep_usable(&driver_connection);
     count = visible(&driver_connection, order);
     if (!count) {
         sim_disconnect(&driver_connection);
@@ -265,17 +286,6 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     NEED(major && minor, CUDA_ERROR_INVALID_VALUE);
     *major = (int)d->info.cc_major;
     *minor = (int)d->info.cc_minor;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
-{
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    TRY(device_get(peer, &d));
-    NEED(can, CUDA_ERROR_INVALID_VALUE);
-    *can = 0;
     return CUDA_SUCCESS;
 }
 

@@ -48,7 +48,12 @@ CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind,
     return CUDA_SUCCESS;
 }
 
-CUresult memory_free(CUdeviceptr address)
+static bool is_of(const struct va_record *r, bool is_any_linear, enum va_kind kind)
+{
+    return is_any_linear ? r->kind == VA_DEVICE || r->kind == VA_MANAGED : r->kind == kind;
+}
+
+static CUresult give(CUdeviceptr address, bool is_any_linear, enum va_kind kind)
 {
     struct device *d = memory_device(address);
     struct va_record *r;
@@ -58,15 +63,27 @@ CUresult memory_free(CUdeviceptr address)
     NEED(d, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&d->memory_lock);
     r = va_find(window_of(d, address), address, &base);
-    if (r && base == address && r->kind != VA_GLOBAL) {
+    if (r && base == address && is_of(r, is_any_linear, kind)) {
         uint64_t physical = sim_round_bytes(r->bytes);
 
+        if (r->kind == VA_MANAGED)
+            managed_forget(base);
         va_free(window_of(d, address), address);
         sim_uncharge(&d->ledger, physical, SIM_CHARGE_MEMORY);
         rc = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&d->memory_lock);
     return rc;
+}
+
+CUresult memory_free(CUdeviceptr address)
+{
+    return give(address, true, VA_DEVICE);
+}
+
+CUresult memory_release(CUdeviceptr address, enum va_kind kind)
+{
+    return give(address, false, kind);
 }
 
 struct owned {
@@ -79,6 +96,8 @@ static void free_one(uint64_t base, struct va_record *record, void *arg)
     struct owned *o = arg;
     uint64_t physical = sim_round_bytes(record->bytes);
 
+    if (record->kind == VA_MANAGED)
+        managed_forget(base);
     va_free(o->window, base);
     sim_uncharge(&o->device->ledger, physical, SIM_CHARGE_MEMORY);
 }
@@ -177,6 +196,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     used = sim_word_bytes(atomic_load(&c->device->shared->used));
     total = c->device->shared->capacity_bytes;
     *total_bytes = total;
+    total = sim_usable_bytes(c->device->shared);
     *free_bytes = used < total ? total - used : 0;
     return CUDA_SUCCESS;
 }

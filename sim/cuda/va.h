@@ -28,7 +28,7 @@ struct va_record {
     uint8_t kind;    /* enum va_kind */
 };
 
-enum va_kind { VA_DEVICE, VA_MANAGED, VA_GLOBAL };
+enum va_kind { VA_DEVICE, VA_MANAGED, VA_GLOBAL, VA_ARRAY };
 
 #define VA_CLASSES 40
 #define VA_BINS 32

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define FDS_MAX 3
+#define FDS_MAX 4
 
 static ssize_t send_once(int fd, const void *answer, size_t bytes, const int *fds, int fd_count)
 {

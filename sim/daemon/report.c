@@ -3,8 +3,12 @@
  * What simctl shows: the oracle (true bytes and busy time) and the list of devices and clients.
  * Reads the server's state and the shared memory of its clients; writes nothing.
  */
-#include "daemon/server.h"
+#include "daemon/device.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
 #include "common/timeline.h"
 
 static uint64_t get(const _Atomic uint64_t *field)
@@ -85,21 +89,88 @@ json_t *sim_report_oracle(const struct sim_server *s)
     uint64_t now = sim_now_ns();
     json_t *devices = json_array();
 
-    for (uint32_t d = 0; d < s->machine.device_count; d++)
-        json_array_append_new(devices, device_entry(s, d, now));
+    for (uint32_t d = 0; d < s->machine.device_count; d++) {
+        if (sim_device_is_present(s, d))
+            json_array_append_new(devices, device_entry(s, d, now));
+    }
     return json_pack("{s:o,s:o}", "time_ns", number(now), "devices", devices);
 }
 
-static json_t *device_facts(const struct sim_device_info *i)
+json_t *sim_report_device(const struct sim_server *s, uint32_t d)
 {
-    char pci[32];
+    const struct sim_device_info *i = &s->machine.device[d];
+    const struct sim_health *h = &s->health[d];
+    uint32_t condition = atomic_load(&s->control->device[d].condition);
+    char pci[32], capability[16];
+    json_t *o;
 
     snprintf(pci, sizeof(pci), "%04x:%02x:%02x.0", i->pci_domain, i->pci_bus, i->pci_device);
-    return json_pack("{s:i,s:s,s:s,s:i,s:s,s:s,s:i,s:o,s:o,s:o,s:o}", "index", (int)i->index,
-                     "name", i->name, "uuid", i->uuid, "minor", (int)i->minor, "pci", pci, "serial",
-                     i->serial, "sms", (int)i->sms, "total_bytes", number(i->total_bytes),
-                     "reserved_bytes", number(i->reserved_bytes), "context_bytes",
-                     number(i->context_bytes), "module_bytes", number(i->module_bytes));
+    snprintf(capability, sizeof(capability), "%u.%u", i->cc_major, i->cc_minor);
+    o = json_pack("{s:i,s:s,s:s,s:i,s:s,s:s,s:s,s:i,s:o,s:o,s:o,s:o,s:b}", "index", (int)i->index,
+                  "name", i->name, "uuid", i->uuid, "minor", (int)i->minor, "pci", pci, "serial",
+                  i->serial, "compute_capability", capability, "sms", (int)i->sms, "total_bytes",
+                  number(i->total_bytes), "reserved_bytes", number(i->reserved_bytes),
+                  "context_bytes", number(i->context_bytes), "module_bytes",
+                  number(i->module_bytes), "mig", (int)i->mig);
+    json_object_set_new(o, "numa_node", json_integer(i->numa_node));
+    json_object_set_new(o, "condition", json_string(condition == SIM_DEVICE_OK ? "ok" : "lost"));
+    json_object_set_new(o, "withheld_bytes", number(get(&s->node->device[d].withheld_bytes)));
+    json_object_set_new(o, "frozen_pct", h->is_frozen ? json_integer(h->frozen_pct) : json_null());
+    json_object_set_new(o, "last_xid", h->last_xid ? json_integer(h->last_xid) : json_null());
+    json_object_set_new(o, "recovery_action", json_integer(h->recovery_action));
+    json_object_set_new(o, "ecc_corrected", number(h->ecc_corrected));
+    json_object_set_new(o, "ecc_uncorrected", number(h->ecc_uncorrected));
+    return o;
+}
+
+static const char *kind_name(uint32_t kind)
+{
+    return kind == SIM_KIND_CUDA ? "cuda" : kind == SIM_KIND_NVML ? "nvml" : "control";
+}
+
+static json_t *command_name(pid_t pid)
+{
+    char path[64], name[32] = "";
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    alq_auto_fclose FILE *f = fopen(path, "re");
+    if (f && fgets(name, sizeof(name), f))
+        name[strcspn(name, "\n")] = '\0';
+    for (char *c = name; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+    return json_string(name);
+}
+
+json_t *sim_report_processes(const struct sim_server *s)
+{
+    uint64_t now = sim_now_ns();
+    json_t *all = json_array();
+
+    for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
+        json_t *devices = json_array();
+
+        if (!c->kind)
+            continue;
+        for (uint32_t d = 0; c->map && d < s->machine.device_count; d++) {
+            json_t *entry;
+
+            if (!get(&c->map->device[d].account.held_bytes) &&
+                !atomic_load(&c->map->device[d].account.context_count))
+                continue;
+            entry = process_entry(s, c, d, now);
+            json_object_del(entry, "pid");
+            json_object_del(entry, "group");
+            json_object_set_new(entry, "index", json_integer(d));
+            json_array_append_new(devices, entry);
+        }
+        json_array_append_new(all,
+                              json_pack("{s:i,s:s,s:o,s:s,s:o}", "pid", (int)c->pid, "kind",
+                                        kind_name(c->kind), "name", command_name(c->pid), "group",
+                                        c->group ? c->group->name : "", "devices", devices));
+    }
+    return all;
 }
 
 json_t *sim_report_list(const struct sim_server *s)
@@ -107,17 +178,22 @@ json_t *sim_report_list(const struct sim_server *s)
     const struct sim_profile_facts *facts = sim_profile_facts(s->machine.profile);
     json_t *devices = json_array(), *clients = json_array(), *counts = json_object();
 
-    for (uint32_t d = 0; d < s->machine.device_count; d++)
-        json_array_append_new(devices, device_facts(&s->machine.device[d]));
+    for (uint32_t d = 0; d < s->machine.device_count; d++) {
+        if (sim_device_is_present(s, d))
+            json_array_append_new(devices, sim_report_device(s, d));
+    }
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
         if (c->kind)
             json_array_append_new(clients, json_pack("{s:i,s:s,s:s}", "pid", (int)c->pid, "kind",
-                                                     c->kind == SIM_KIND_CUDA   ? "cuda"
-                                                     : c->kind == SIM_KIND_NVML ? "nvml"
-                                                                                : "control",
-                                                     "group", c->group ? c->group->name : ""));
+                                                     kind_name(c->kind), "group",
+                                                     c->group ? c->group->name : ""));
     }
-    for (uint32_t i = 0; i < SIM_MAX_ENTRIES && sim_entry_name(s->machine.profile, i); i++) {
+    for (uint32_t i = 0; sim_entry_name(s->machine.profile, SIM_LIBRARY_NVML, i); i++) {
+        if (s->control->nvml_unsupported[i])
+            json_object_set_new(counts, sim_entry_name(s->machine.profile, SIM_LIBRARY_NVML, i),
+                                number(s->control->nvml_unsupported[i]));
+    }
+    for (uint32_t i = 0; sim_entry_name(s->machine.profile, SIM_LIBRARY_CUDA, i); i++) {
         uint64_t calls = s->unsupported[i];
 
         for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
@@ -125,7 +201,8 @@ json_t *sim_report_list(const struct sim_server *s)
                 calls += atomic_load(&c->map->unsupported[i]);
         }
         if (calls)
-            json_object_set_new(counts, sim_entry_name(s->machine.profile, i), number(calls));
+            json_object_set_new(counts, sim_entry_name(s->machine.profile, SIM_LIBRARY_CUDA, i),
+                                number(calls));
     }
     return json_pack("{s:s,s:s,s:i,s:o,s:o,s:o}", "profile", facts->name, "driver_version",
                      facts->driver_version, "cuda_version", facts->cuda_version, "devices", devices,

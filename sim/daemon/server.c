@@ -21,6 +21,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "common/timeline.h"
+#include "daemon/command.h"
+#include "daemon/device.h"
 #include "daemon/reply.h"
 
 #define ALQ_LOG_MODULE "simgpud"
@@ -124,6 +126,7 @@ static void reset(struct sim_server *s)
         at = &g->next;
     }
     memset(s->unsupported, 0, sizeof(s->unsupported));
+    memset(s->control->nvml_unsupported, 0, sizeof(s->control->nvml_unsupported));
 }
 
 uint64_t sim_server_client_busy(const struct sim_client_entry *c, uint32_t device, uint64_t t)
@@ -208,7 +211,7 @@ static void client_close(struct sim_server *s, struct sim_client_entry *c)
             settle_device(s, c, d);
         for (uint32_t i = 0; i < SIM_MAX_ENTRIES; i++)
             s->unsupported[i] += c->map->unsupported[i];
-        munmap(c->map, SIM_CLIENT_BYTES(s->machine.device_count));
+        munmap(c->map, SIM_CLIENT_BYTES);
         c->group->clients--;
         s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
     }
@@ -234,7 +237,7 @@ static int client_attach(struct sim_server *s, struct sim_client_entry *c, const
         *status = SIM_NO_SLOT;
         return -1;
     }
-    fd = shared_memory("simgpu-client", SIM_CLIENT_BYTES(s->machine.device_count), (void **)&map);
+    fd = shared_memory("simgpu-client", SIM_CLIENT_BYTES, (void **)&map);
     if (fd < 0) {
         s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
         return -1;
@@ -265,7 +268,7 @@ static int on_hello(struct sim_server *s, struct sim_client_entry *c, struct sim
     uint32_t count = s->machine.device_count;
     size_t bytes = sizeof(struct sim_welcome) + count * sizeof(struct sim_device_info);
     alq_auto_free struct sim_welcome *w = calloc(1, bytes);
-    int fds[3], fd_count = 0;
+    int fds[4], fd_count = 0;
     alq_auto_close int client_fd = -1;
 
     if (c->kind || hello->header.bytes != sizeof(*hello) || hello->kind < SIM_KIND_CUDA ||
@@ -283,15 +286,23 @@ static int on_hello(struct sim_server *s, struct sim_client_entry *c, struct sim
         client_fd = client_attach(s, c, hello->group, &w->answer.status);
         if (client_fd < 0)
             return sim_reply(c->fd, w, sizeof(*w), NULL, 0);
-        fds[0] = s->node_fd;
-        fds[1] = c->group->fd;
-        fds[2] = client_fd;
-        fd_count = 3;
+        fds[1] = s->node_fd;
+        fds[2] = c->group->fd;
+        fds[3] = client_fd;
+        fd_count = 4;
         w->slot = c->slot;
     }
+    if (hello->kind != SIM_KIND_CONTROL) {
+        fds[0] = s->control_fd;
+        fd_count = fd_count ? fd_count : 1;
+    }
     c->kind = hello->kind;
-    w->device_count = count;
-    memcpy(w->device, s->machine.device, count * sizeof(struct sim_device_info));
+    for (uint32_t d = 0; d < s->machine.device_count; d++) {
+        if (!sim_device_is_present(s, d))
+            continue;
+        c->devices |= 1u << d;
+        w->device[w->device_count++] = s->machine.device[d];
+    }
     return sim_reply(c->fd, w, bytes, fds, fd_count);
 }
 
@@ -309,11 +320,18 @@ static uint32_t percent(uint64_t busy_ns)
     return pct > 100 ? 100 : (uint32_t)pct;
 }
 
-static uint32_t client_utilization(const struct sim_client_entry *c, uint32_t d, uint64_t now)
+uint32_t sim_server_client_utilization(const struct sim_client_entry *c, uint32_t d, uint64_t now)
 {
     uint64_t before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
 
     return percent(sim_server_client_busy(c, d, now) - sim_server_client_busy(c, d, before));
+}
+
+uint32_t sim_server_utilization(const struct sim_server *s, uint32_t d, uint64_t now)
+{
+    uint64_t before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
+
+    return percent(sim_server_device_busy(s, d, now) - sim_server_device_busy(s, d, before));
 }
 
 static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
@@ -321,15 +339,20 @@ static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t 
     struct sim_device_state state = {
         .answer = {{SIM_DEVICE, sizeof(state)}, SIM_OK, 0},
         .used_bytes = sim_word_bytes(atomic_load(&s->node->device[d].used)),
+        .withheld_bytes = atomic_load(&s->node->device[d].withheld_bytes),
+        .ecc_corrected = s->health[d].ecc_corrected,
+        .ecc_uncorrected = s->health[d].ecc_uncorrected,
+        .recovery_action = s->health[d].recovery_action,
     };
-    uint64_t now = sim_now_ns(), before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
+    uint64_t now = sim_now_ns();
 
     for (const struct sim_client_entry *o = s->clients; o; o = o->next) {
         if (o->map && atomic_load(&o->map->device[d].account.context_count))
             state.process_count++;
     }
     state.busy_ns = sim_server_device_busy(s, d, now);
-    state.utilization_pct = percent(state.busy_ns - sim_server_device_busy(s, d, before));
+    state.utilization_pct =
+        s->health[d].is_frozen ? s->health[d].frozen_pct : sim_server_utilization(s, d, now);
     return sim_reply(c->fd, &state, sizeof(state), NULL, 0);
 }
 
@@ -368,7 +391,9 @@ static int on_samples(struct sim_server *s, struct sim_client_entry *c, uint32_t
         pid_t pid = o->map && atomic_load(&o->map->device[d].account.context_count)
                         ? sim_pidns_translate(&o->pidns, &c->pidns)
                         : 0;
-        uint32_t pct = pid > 0 ? client_utilization(o, d, now) : 0;
+        uint32_t pct = pid <= 0                 ? 0
+                       : s->health[d].is_frozen ? o->frozen_pct[d]
+                                                : sim_server_client_utilization(o, d, now);
 
         if (pct)
             list->sample[list->count++] =
@@ -391,6 +416,27 @@ static int on_report(const struct sim_client_entry *c, uint32_t type, json_t *re
     return sim_reply(c->fd, &answer, sizeof(answer), &fd, answer.status == SIM_OK ? 1 : 0);
 }
 
+/* Anybody may ask, also before a hello: an entry point called before cuInit obeys faults too. */
+static int on_control(const struct sim_server *s, const struct sim_client_entry *c)
+{
+    struct sim_control_answer answer = {.answer = {{SIM_CONTROL, sizeof(answer)}, SIM_OK, 0},
+                                        .pid = (uint32_t)c->pid};
+
+    return sim_reply(c->fd, &answer, sizeof(answer), &s->control_fd, 1);
+}
+
+static int on_watch(const struct sim_server *s, struct sim_client_entry *c,
+                    const struct sim_watch *watch)
+{
+    struct sim_answer answer = {{SIM_WATCH, sizeof(answer)}, SIM_OK, 0};
+
+    if (watch->index < s->machine.device_count)
+        c->watched[watch->index] |= watch->types;
+    else
+        answer.status = SIM_NO_DEVICE;
+    return sim_reply(c->fd, &answer, sizeof(answer), NULL, 0);
+}
+
 static int on_message(struct sim_server *s, struct sim_client_entry *c, void *message, size_t len)
 {
     struct sim_header *h = message;
@@ -400,6 +446,11 @@ static int on_message(struct sim_server *s, struct sim_client_entry *c, void *me
         return -1;
     if (h->type == SIM_HELLO)
         return on_hello(s, c, message);
+    if (h->type == SIM_CONTROL)
+        return len == sizeof(*h) ? on_control(s, c) : -1;
+    if (h->type == SIM_WATCH)
+        return c->kind == SIM_KIND_NVML && len == sizeof(struct sim_watch) ? on_watch(s, c, message)
+                                                                           : -1;
     if (h->type == SIM_DEVICE || h->type == SIM_PROCESSES || h->type == SIM_SAMPLES) {
         if (!c->kind || len != sizeof(*ask) || ask->index >= s->machine.device_count)
             return -1;
@@ -409,7 +460,11 @@ static int on_message(struct sim_server *s, struct sim_client_entry *c, void *me
             return on_processes(s, c, ask->index);
         return on_samples(s, c, ask->index, ask->since_us);
     }
-    if (c->kind != SIM_KIND_CONTROL || len != sizeof(*h))
+    if (c->kind != SIM_KIND_CONTROL)
+        return -1;
+    if (h->type == SIM_COMMAND)
+        return on_report(c, h->type, sim_command_run(s, (char *)(h + 1), len - sizeof(*h)));
+    if (len != sizeof(*h))
         return -1;
     if (h->type == SIM_ORACLE)
         return on_report(c, h->type, sim_report_oracle(s));
@@ -429,6 +484,7 @@ static void on_readable(struct sim_server *s, struct sim_client_entry *c)
     union {
         struct sim_hello hello;
         struct sim_ask_device ask;
+        char command[SIM_COMMAND_BYTES];
     } message;
     struct msghdr m = {
         .msg_iov = &(struct iovec){&message, sizeof(message)},
@@ -509,11 +565,11 @@ int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *e
     s->node_fd = shared_memory("simgpu-node", sizeof(*s->node), (void **)&s->node);
     if (s->node_fd < 0)
         return alq_err_errno(err, errno, "cannot make the shared node memory");
-    s->node->version = SIM_LAYOUT_VERSION;
-    s->node->device_count = s->machine.device_count;
-    for (uint32_t d = 0; d < s->machine.device_count; d++)
-        s->node->device[d].capacity_bytes =
-            s->machine.device[d].total_bytes - s->machine.device[d].reserved_bytes;
+    s->control_fd = shared_memory("simgpu-control", sizeof(*s->control), (void **)&s->control);
+    if (s->control_fd < 0)
+        return alq_err_errno(err, errno, "cannot make the shared control page");
+    s->node->version = s->control->version = SIM_LAYOUT_VERSION;
+    sim_devices_open(s);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
@@ -568,4 +624,6 @@ void sim_server_close(struct sim_server *s, const char *run_dir)
     close(s->spare_fd);
     munmap(s->node, sizeof(*s->node));
     close(s->node_fd);
+    munmap(s->control, sizeof(*s->control));
+    close(s->control_fd);
 }

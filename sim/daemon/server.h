@@ -36,13 +36,28 @@ struct sim_client_entry {
     struct sim_pidns pidns;
     uint32_t slot;
     struct sim_client *map;
+    uint32_t devices;                    /* bits: places it was told of */
+    uint64_t watched[SIM_MAX_DEVICES];   /* event types */
+    uint8_t frozen_pct[SIM_MAX_DEVICES]; /* while the device is frozen */
     struct sim_group_entry *group;
+};
+
+/* What simctl made of a device, besides what the control page tells. */
+struct sim_health {
+    uint64_t ecc_corrected, ecc_uncorrected;
+    uint32_t recovery_action;
+    uint32_t last_xid; /* 0: none */
+    uint32_t frozen_pct;
+    bool is_frozen;
 };
 
 struct sim_server {
     struct sim_machine machine;
-    int listener, epoll, node_fd, spare_fd;
+    int listener, epoll, node_fd, control_fd, spare_fd;
     struct sim_node *node;
+    struct sim_control *control;
+    struct sim_health health[SIM_MAX_DEVICES];
+    uint64_t faults; /* bits: rules of the control page in force */
     struct sim_client_entry *clients;
     struct sim_group_entry *groups;
     uint32_t sequence;                  /* of simgpud's own changes to words */
@@ -65,15 +80,23 @@ void sim_server_close(struct sim_server *server, const char *run_dir);
 uint64_t sim_server_client_busy(const struct sim_client_entry *client, uint32_t device, uint64_t t);
 uint64_t sim_server_device_busy(const struct sim_server *server, uint32_t device, uint64_t t);
 
+/* Percent of the last sample period before t in which kernels ran, of the device and of one client.
+ */
+uint32_t sim_server_utilization(const struct sim_server *server, uint32_t device, uint64_t t);
+uint32_t sim_server_client_utilization(const struct sim_client_entry *client, uint32_t device,
+                                       uint64_t t);
+
 /* CLOCK_MONOTONIC. */
 uint64_t sim_now_ns(void);
 
 /* report.c: the JSON of simctl. NULL when out of memory. */
 json_t *sim_report_oracle(const struct sim_server *server);
 json_t *sim_report_list(const struct sim_server *server);
+json_t *sim_report_device(const struct sim_server *server, uint32_t device);
+json_t *sim_report_processes(const struct sim_server *server);
 
-/* Name of a profile's entry point by the index that clients count with, NULL beyond the last;
- * generated from sim/data. */
-const char *sim_entry_name(enum sim_profile profile, uint32_t index);
+/* Name of an entry point of a profile's library by the index that clients count with, NULL beyond
+ * the last; generated from sim/data. */
+const char *sim_entry_name(enum sim_profile profile, enum sim_library library, uint32_t index);
 
 #endif

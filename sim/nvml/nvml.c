@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/entries.h"
+#include "client/fault.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_connection connection = {.fd = -1};
@@ -46,6 +47,7 @@ static nvmlReturn_t open_locked(void)
                : rc == -ENOMEM ? NVML_ERROR_MEMORY
                : rc == -EACCES ? NVML_ERROR_NO_PERMISSION
                                : NVML_ERROR_DRIVER_NOT_LOADED;
+    sim_control_adopt(connection.control, connection.pid);
     for (uint32_t i = 0; i < connection.device_count; i++) {
         if (connection.device[i].profile != (uint32_t)nvml_profile) {
             sim_disconnect(&connection);
@@ -143,11 +145,12 @@ nvmlReturn_t nvml_text(char *to, unsigned int size, const char *text)
     return NVML_SUCCESS;
 }
 
-/* Not connected for counting: simctl's counts are libcuda's. */
 int sim_unsupported(unsigned int index)
 {
-    (void)index;
-    return nvml_ready() == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED;
+    TRY(nvml_ready());
+    atomic_fetch_add_explicit(&connection.control->nvml_unsupported[index], 1,
+                              memory_order_relaxed);
+    return NVML_ERROR_NOT_SUPPORTED;
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)

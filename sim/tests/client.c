@@ -38,7 +38,7 @@ static void *library;
     } while (0)
 
 static const char module_text[] = ".version 8.0\n"
-                                  ".target sm_90\n"
+                                  ".target sm_50\n"
                                   ".address_size 64\n"
                                   ".visible .entry busy_us(.param .u64 us) { ret; }\n";
 

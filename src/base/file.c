@@ -235,11 +235,12 @@ int alq_file_read(const char *path, size_t max_bytes, char **data, size_t *len, 
     return 0;
 }
 
-/* mkdir, then the mode that the umask took away. An existing directory, or a link to one, is
- * success and left alone. */
+/* mkdir, then the part of the mode that the umask took away (none of it in a daemon, which a kill
+ * in between must not leave with another mode). An existing directory, or a link to one, is success
+ * and left alone. */
 static int make_dir(const char *path, mode_t mode, struct alq_err *err)
 {
-    if (mkdir(path, mode & 0700) == 0) {
+    if (mkdir(path, mode) == 0) {
         if (chmod(path, mode) < 0)
             return alq_err_errno(err, errno, "cannot set the mode of %s", path);
         return 0;
@@ -387,21 +388,19 @@ int alq_file_sweep_temporaries(const char *dir, struct alq_err *err)
     alq_auto_closedir DIR *stream = opendir(dir);
     if (!stream)
         return alq_err_errno(err, errno, "cannot read directory %s", dir);
-    int count = 0;
+    int count = 0, rc = 0;
     struct dirent *entry;
     while ((errno = 0, entry = readdir(stream)) != NULL) {
         if (!is_temporary(entry->d_name))
             continue;
-        if (unlinkat(dirfd(stream), entry->d_name, 0) < 0) {
-            if (errno == ENOENT)
-                continue;
-            return alq_err_errno(err, errno, "cannot remove %s/%s", dir, entry->d_name);
-        }
-        count++;
+        if (unlinkat(dirfd(stream), entry->d_name, 0) == 0)
+            count++;
+        else if (errno != ENOENT)
+            rc = alq_err_errno(err, errno, "cannot remove %s/%s", dir, entry->d_name);
     }
     if (errno)
         return alq_err_errno(err, errno, "cannot read directory %s", dir);
-    return count;
+    return rc ? rc : count;
 }
 
 char *alq_str_printf(const char *fmt, ...)

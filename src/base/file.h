@@ -38,7 +38,7 @@ int alq_file_remove_tree(const char *path, struct alq_err *err);
 int alq_file_copy_atomic(const char *src, const char *dst, mode_t mode, struct alq_err *err);
 
 /* Unlinks leftover temporaries of alq_file_write_atomic in dir (at start, when no writer runs).
- * Returns how many, or a code. */
+ * Returns how many, or a code when one or more stay. */
 int alq_file_sweep_temporaries(const char *dir, struct alq_err *err);
 
 /* asprintf that cannot be ignored: returns a malloc'ed string, or NULL when out of memory. */

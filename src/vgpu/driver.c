@@ -16,6 +16,7 @@ static_assert(ALQ_ENTRY_COUNT * 2 < REVERSE_SIZE, "room in the reverse table");
 
 struct library {
     _Atomic uintptr_t base; /* 0: not found yet; written last, with release order */
+    _Atomic uintptr_t end;
 };
 
 static struct library libraries[LIB_COUNT];
@@ -60,6 +61,17 @@ int alq_real_entry_at(const void *address)
     return -1;
 }
 
+bool alq_real_holds(const void *address)
+{
+    for (int lib = 0; lib < LIB_COUNT; lib++) {
+        uintptr_t base = atomic_load_explicit(&libraries[lib].base, memory_order_acquire);
+        if (base && (uintptr_t)address >= base &&
+            (uintptr_t)address < atomic_load_explicit(&libraries[lib].end, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
 int alq_real_entry_named(const char *name)
 {
     for (uint32_t i = 0; i < ALQ_ENTRY_COUNT; i++)
@@ -98,6 +110,7 @@ static void find(int lib)
         if (address && alq_entry_wrapper(i))
             reverse_put(address, i);
     }
+    atomic_store_explicit(&libraries[lib].end, elf.end, memory_order_relaxed);
     atomic_store_explicit(&libraries[lib].base, elf.begin, memory_order_release);
 }
 

@@ -25,6 +25,9 @@ bool alq_real_is_loaded(uint32_t index);
 /* The hooked row whose driver function this is, or -1. */
 int alq_real_entry_at(const void *address);
 
+/* True where the address lies in the driver's libraries, as far as they have been found. */
+bool alq_real_holds(const void *address);
+
 /* The hooked row of this name, or -1. */
 int alq_real_entry_named(const char *name);
 

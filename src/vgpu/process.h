@@ -13,7 +13,7 @@
 
 #include "vgpu/atomics.h"
 
-#define ALQ_TABLE_SHARDS 256u
+#define ALQ_TABLE_SHARDS 512u /* so many that growing one at a million allocations is short */
 
 struct alq_process_page {
     _Atomic uint32_t alive;       /* 1 while this is the image that filled it */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/devfile.h"
-#include "common/ptx.h"
+#include "common/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,31 +22,34 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-static void check_kernel(const struct sim_ptx_kernel *k)
+static void check_kernel(const struct sim_image_kernel *k)
 {
     uint32_t end = 0;
 
-    REQUIRE(k->name && *k->name && k->param_count <= SIM_PTX_PARAMS);
+    REQUIRE(k->name && *k->name && !k->params == !k->param_count);
     for (uint32_t i = 0; i < k->param_count; i++) {
-        REQUIRE(k->param_offset[i] >= end);
-        end = k->param_offset[i] + k->param_bytes[i];
-        REQUIRE(end >= k->param_offset[i]);
+        REQUIRE(k->params[i].offset >= end);
+        end = k->params[i].offset + k->params[i].bytes;
+        REQUIRE(end <= SIM_PARAM_BYTES_MAX);
     }
 }
 
 static void check_module(const char *text)
 {
-    struct sim_ptx ptx;
+    struct sim_image ptx = {0};
+    uint32_t line = 0;
 
-    if (sim_ptx_parse(text, &ptx) != 0) {
+    if (sim_ptx_read(text, &ptx, &line) != 0) {
+        REQUIRE(line);
         REQUIRE(!ptx.kernels && !ptx.globals && !ptx.kernel_count && !ptx.global_count);
         return;
     }
     for (uint32_t i = 0; i < ptx.kernel_count; i++)
         check_kernel(&ptx.kernels[i]);
     for (uint32_t i = 0; i < ptx.global_count; i++)
-        REQUIRE(ptx.globals[i].name && *ptx.globals[i].name);
-    sim_ptx_free(&ptx);
+        REQUIRE(ptx.globals[i].name && *ptx.globals[i].name &&
+                ptx.globals[i].initial_bytes <= ptx.globals[i].bytes);
+    sim_image_free(&ptx);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -12,7 +12,8 @@ import unittest
 import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon_world import BUILD, DRIVER, NODE, SLICES, UUIDS, World, httpd, result, wait_for  # noqa: E402
+from daemon_world import (BUILD, DRIVER, NODE, SLICES, UUIDS, World, httpd, result, rewrite_record,  # noqa: E402
+                          wait_for)
 from kubelet_peer import V1, V1BETA1  # noqa: E402
 
 TIMEOUT_S = 400
@@ -24,19 +25,6 @@ def setUpModule():
     warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
     if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
         raise unittest.SkipTest("aliquotd or simgpud is not built")
-
-
-def rewrite_record(path, old, new):
-    """Replaces text in a record and sets its header right (CRC-32C over the body)."""
-    with open(path, "rb") as file:
-        body = file.read().split(b"\n", 1)[1][:-1].replace(old, new)
-    crc = 0xffffffff
-    for byte in body:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    with open(path, "wb") as file:
-        file.write(b"aliquot-record 1 %08x %d\n%s\n" % (crc ^ 0xffffffff, len(body), body))
 
 
 def control(world, share):

@@ -29,18 +29,35 @@ void alq_driver_files_free(struct alq_driver_files *files);
 /* Whether the driver on disk is still the one of the scan (by stat); cheap. */
 int alq_driver_files_is_current(const struct alq_config *cfg, const struct alq_driver_files *files);
 
-/* Our library on the host, after alq_library_install. Empty strings: none is configured. */
+/* Our files on the host that containers mount, under their content's hash. Empty strings: no
+ * library is configured. */
 struct alq_library {
     char library_path[4096]; /* <host lib dir>/libvgpu-<hash>.so */
-    char preload_path[4096]; /* a file that holds the library's container path and a newline,
-                                content-hashed likewise */
+    char preload_path[4096]; /* <host lib dir>/ld.so.preload-<hash>: the library's container path
+                                and a newline */
 };
 
-/* Installs cfg->library under its content hash (never over an existing file), with its
- * ld.so.preload. With cfg->library NULL gives empty strings. ALQ_ENOENT, ALQ_EIO (read-only, full),
- * ALQ_ENOTSUP when the directory is mounted noexec. */
+/* Installs cfg->library and its ld.so.preload, never over an existing file: one whose bytes are
+ * not what its name says is replaced by rename. With cfg->library NULL gives empty strings.
+ * ALQ_ENOENT, ALQ_EPROTO: no such library; ALQ_ENOTSUP: the directory is mounted noexec; ALQ_EIO
+ * (read-only, full), ALQ_EAGAIN (out of descriptors): may be tried again. */
 int alq_library_install(const struct alq_config *cfg, struct alq_library *library,
                         struct alq_err *err);
+
+/* Whether both files are there (or no library is configured); cheap. */
+int alq_library_is_there(const struct alq_config *cfg, const struct alq_library *library);
+
+/* The files that a spec of an earlier version mounts, if they are installed still: a share keeps
+ * the library that it was made with. Whether that is so; *library is untouched if not. */
+int alq_library_of_spec(const struct alq_config *cfg, const char *spec_text,
+                        struct alq_library *library);
+
+/* Removes installed files that are neither `current` nor named by any spec in the CDI directory,
+ * and with is_checking those whose bytes are not what their name says, whoever names them. Returns
+ * how many files that are not `current` stay, or a code; then nothing needed was removed. No spec
+ * may be written meanwhile. */
+int alq_library_sweep(const struct alq_config *cfg, const struct alq_library *current,
+                      int is_checking, struct alq_err *err);
 
 /* Spec of one claim: kind "k8s.<driver>/claim", one device per share named by its share id,
  * spec-level edits for what all share. Mounts <run dir>/shares/<share

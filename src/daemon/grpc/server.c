@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #define ALQ_LOG_MODULE "grpc"
@@ -260,7 +261,8 @@ static int check_path(const struct sockaddr_un *addr, struct alq_err *err)
     return 0;
 }
 
-/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. */
+/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. The
+ * name is the socket's own, so that what a killed daemon has left is found again. */
 static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_err *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX}, temporary = {.sun_family = AF_UNIX};
@@ -279,9 +281,12 @@ static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_
     alq_auto_close int dir = copy ? open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir < 0)
         return alq_err_errno(err, copy ? errno : ENOMEM, "directory of %s", server->path);
-    char name[32];
-    snprintf(name, sizeof(name), ".alq-%d.sock", (int)getpid());
-    snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s", dir, name);
+    alq_auto_free char *name = alq_str_printf(".%s", strrchr(server->path, '/') + 1);
+    int n = name ? snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s",
+                            dir, name)
+                 : -1;
+    if (n < 0 || (size_t)n >= sizeof(temporary.sun_path))
+        return alq_err_errno(err, name ? ENAMETOOLONG : ENOMEM, "%s", server->path);
     unlinkat(dir, name, 0);
     alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

@@ -219,7 +219,6 @@ void alq_admit(struct alq_operation *op)
         alq_steps_wait(op, ALQ_STEP_GPUS, at_ns < op->refuse_ns ? at_ns : op->refuse_ns);
         return;
     }
-    op->step = ALQ_STEP_TURN;
     int rc = read_allocation(op, &err);
     int is_same = !rc && claim->spec && alq_claim_spec_equal(claim->spec, op->spec);
     if (!rc && !is_same)

@@ -33,9 +33,13 @@ struct alq_files {
     const struct alq_config *cfg;
     struct alq_store *store;
     char boot_id[ALQ_BOOT_ID_BYTES];
-    struct alq_library library;
     pthread_mutex_t lock;
     struct driver *driver; /* under lock; NULL until first needed */
+    /* Held for reading while a spec is written, for writing while libraries are removed: what a
+     * spec names is never taken away. */
+    pthread_rwlock_t library_lock;
+    struct alq_library library; /* under library_lock, as is what follows */
+    int has_old_libraries;
 };
 
 /* ---- the driver's files -----------------------------------------------------------------------
@@ -88,15 +92,16 @@ static int driver_get(struct alq_files *files, struct driver **out, struct alq_e
 /* ---- open -------------------------------------------------------------------------------------
  */
 
+/* A directory that is read-only for now does not stop a start: what is prepared is served, and a
+ * claim that needs a write says why it cannot have it. */
 static int check_writable(const char *dir, struct alq_err *err)
 {
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/.aliquot-probe-XXXXXX", dir);
-    int fd = mkstemp(path);
-    if (fd < 0)
+    if (!access(dir, W_OK | X_OK))
+        return 0;
+    if (errno != EROFS)
         return alq_err_errno(err, errno, "directory %s cannot be written to", dir);
-    close(fd);
-    unlink(path);
+    alq_error(ALQ_LOG_KV({"dir", dir}), "is on a read-only file system: no claim can be prepared "
+                                        "or unprepared until it is mounted for writing");
     return 0;
 }
 
@@ -116,6 +121,21 @@ static int open_run_dir(const struct alq_config *cfg, struct alq_err *err)
     return rc ? alq_err_wrap(err, "--run-dir") : 0;
 }
 
+/* A full or read-only disk is tried again by each Prepare; other reasons stay. */
+static int open_library(struct alq_files *files, struct alq_err *err)
+{
+    struct alq_err why = ALQ_ERR_INIT;
+    int rc = alq_library_install(files->cfg, &files->library, &why);
+    if (rc == ALQ_EIO || rc == ALQ_EAGAIN) {
+        alq_error(NULL, "the library is not installed, so that claims are refused until it is: %s",
+                  why.text);
+        return 0;
+    }
+    if (rc)
+        *err = why;
+    return rc;
+}
+
 int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const char *boot_id,
                    struct alq_files **files, struct alq_err *err)
 {
@@ -126,11 +146,12 @@ int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const 
     f->store = store;
     snprintf(f->boot_id, sizeof(f->boot_id), "%s", boot_id);
     pthread_mutex_init(&f->lock, NULL);
+    pthread_rwlock_init(&f->library_lock, NULL);
     int rc = open_cdi_dir(cfg, err);
     if (!rc)
         rc = open_run_dir(cfg, err);
     if (!rc)
-        rc = alq_library_install(cfg, &f->library, err);
+        rc = open_library(f, err);
     if (rc) {
         alq_files_close(f);
         return rc;
@@ -145,36 +166,92 @@ void alq_files_close(struct alq_files *files)
         return;
     driver_put(files, files->driver);
     pthread_mutex_destroy(&files->lock);
+    pthread_rwlock_destroy(&files->library_lock);
     free(files);
+}
+
+/* ---- the library ------------------------------------------------------------------------------
+ */
+
+/* Installs it again when it has been lost, or could not be installed before. */
+static int library_ensure(struct alq_files *files, struct alq_err *err)
+{
+    pthread_rwlock_rdlock(&files->library_lock);
+    int is_there = alq_library_is_there(files->cfg, &files->library);
+    pthread_rwlock_unlock(&files->library_lock);
+    if (is_there)
+        return 0;
+    struct alq_library fresh;
+    pthread_rwlock_wrlock(&files->library_lock);
+    int rc = alq_library_install(files->cfg, &fresh, err);
+    if (!rc) {
+        files->has_old_libraries |= strcmp(fresh.library_path, files->library.library_path) != 0;
+        files->library = fresh;
+    }
+    pthread_rwlock_unlock(&files->library_lock);
+    return rc;
+}
+
+/* Takes away what no share uses any more; cheap while there is nothing but the current one. */
+static void library_sweep(struct alq_files *files, int is_start)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    pthread_rwlock_wrlock(&files->library_lock);
+    if (is_start || files->has_old_libraries) {
+        int left = alq_library_sweep(files->cfg, &files->library, is_start, &err);
+        files->has_old_libraries = left != 0;
+        if (left < 0)
+            alq_warn(NULL, "old libraries stay for now: %s", err.text);
+    }
+    pthread_rwlock_unlock(&files->library_lock);
 }
 
 /* ---- one claim --------------------------------------------------------------------------------
  */
 
+/* Builds the spec and writes it unless it is there. A spec of this boot keeps the library that it
+ * names: processes of the share use it, and its share has the layout it knows. */
+static int write_spec_locked(struct alq_files *files, const struct alq_driver_files *found,
+                             const struct alq_claim_spec *claim, const char *path,
+                             struct alq_err *err)
+{
+    struct alq_library library = files->library;
+    alq_auto_json json_t *spec = NULL;
+    alq_auto_free char *have = NULL;
+    size_t have_len = 0;
+    int has_spec = !alq_file_read(path, SPEC_MAX_BYTES, &have, &have_len, NULL);
+    if (has_spec)
+        alq_library_of_spec(files->cfg, have, &library);
+    int rc = alq_cdi_spec_build(files->cfg, found, &library, claim, &spec, err);
+    if (rc)
+        return rc;
+    alq_auto_free char *text = alq_json_dump(spec);
+    if (!text)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    size_t len = strlen(text);
+    if (has_spec && have_len == len && !memcmp(have, text, len))
+        return 0;
+    rc = alq_file_mkdirs(files->cfg->cdi_dir, 0755, err);
+    return rc ? rc : alq_file_write_atomic(path, text, len, 0644, 1, err);
+}
+
 static int write_spec(struct alq_files *files, const struct alq_claim_spec *claim,
                       struct alq_err *err)
 {
     struct driver *driver = NULL;
-    alq_auto_json json_t *spec = NULL;
-    int rc = driver_get(files, &driver, err);
-    if (rc)
-        return rc;
-    rc = alq_cdi_spec_build(files->cfg, driver->found, &files->library, claim, &spec, err);
-    driver_put(files, driver);
-    if (rc)
-        return rc;
-    alq_auto_free char *text = alq_json_dump(spec);
     alq_auto_free char *path = alq_cdi_path(files->cfg, claim->uid);
-    alq_auto_free char *have = NULL;
-    size_t have_len = 0;
-    if (!text || !path)
+    if (!path)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    size_t len = strlen(text);
-    if (!alq_file_read(path, SPEC_MAX_BYTES, &have, &have_len, NULL) && have_len == len &&
-        !memcmp(have, text, len))
-        return 0;
-    rc = alq_file_mkdirs(files->cfg->cdi_dir, 0755, err);
-    return rc ? rc : alq_file_write_atomic(path, text, len, 0644, 1, err);
+    int rc = library_ensure(files, err);
+    if (!rc)
+        rc = driver_get(files, &driver, err);
+    if (rc)
+        return rc;
+    pthread_rwlock_rdlock(&files->library_lock);
+    rc = write_spec_locked(files, driver->found, claim, path, err);
+    pthread_rwlock_unlock(&files->library_lock);
+    driver_put(files, driver);
+    return rc;
 }
 
 /* Everything but the record. */
@@ -242,7 +319,11 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err)
 {
     int rc = remove_files(files, uid, err);
-    return rc ? rc : alq_store_remove(files->store, uid, err);
+    if (!rc)
+        rc = alq_store_remove(files->store, uid, err);
+    if (!rc)
+        library_sweep(files, 0);
+    return rc;
 }
 
 /* ---- sweep ------------------------------------------------------------------------------------
@@ -313,8 +394,17 @@ static void sweep_specs(struct alq_files *files, int (*is_kept)(void *arg, const
     }
 }
 
+static void sweep_temporaries(const char *dir)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    if (alq_file_sweep_temporaries(dir, &err) < 0 && err.code != ALQ_ENOENT)
+        alq_warn(NULL, "%s", err.text);
+}
+
 void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid), void *arg)
 {
     sweep_shares(files, is_kept, arg);
     sweep_specs(files, is_kept, arg);
+    sweep_temporaries(files->cfg->host_lib_dir);
+    library_sweep(files, 1);
 }

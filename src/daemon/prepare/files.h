@@ -15,8 +15,9 @@
 
 struct alq_files;
 
-/* Checks run, CDI and library directories for writing and makes them when absent; errors name the
- * directory. cfg and store outlive it. boot_id is this boot's. */
+/* Checks run and CDI directory, makes them when absent and installs the library; errors name the
+ * directory. What may pass (read-only, full) is logged, and Prepare fails while it lasts. cfg and
+ * store outlive it. boot_id is this boot's. */
 int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const char *boot_id,
                    struct alq_files **files, struct alq_err *err);
 void alq_files_close(struct alq_files *files);
@@ -35,9 +36,8 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err);
 
 /* Removes share directories, CDI specs and temporaries of ours whose claim is_kept(arg, uid)
- * denies and whose record was not set aside. Before the loop runs. What cannot be removed is
- * logged.
- */
+ * denies and whose record was not set aside, then installed libraries that no spec names. Before
+ * the loop runs. What cannot be removed is logged. */
 void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
                      void *arg);
 

@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/quantity.h"
 
-#define NAMES_BYTES 200 /* of the holders in a refusal; the rest is counted */
+#define NAMES_BYTES 128 /* of the holders in a refusal; the rest is counted */
 
 struct sum {
     uint64_t memory_bytes;

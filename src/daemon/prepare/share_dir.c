@@ -21,10 +21,25 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "daemon/cdi/label.h"
 
 char *alq_share_root(const struct alq_config *cfg)
 {
     return alq_str_printf("%s/shares", cfg->run_dir);
+}
+
+/* Who may rename or add files here could give a container another one's share. */
+static int check_owner(const char *dir, struct alq_err *err)
+{
+    struct stat st;
+    if (stat(dir, &st))
+        return alq_err_errno(err, errno, "%s", dir);
+    if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return alq_err_set(err, ALQ_EACCES,
+                           "%s (mode %04o, user %u) may be written by others than root; give it to "
+                           "root with mode 0755",
+                           dir, (unsigned)st.st_mode & 07777, (unsigned)st.st_uid);
+    return 0;
 }
 
 int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err)
@@ -34,6 +49,10 @@ int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err)
     if (!root)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     int rc = alq_file_mkdirs(root, 0755, err);
+    if (!rc)
+        rc = check_owner(cfg->run_dir, err);
+    if (!rc)
+        rc = check_owner(root, err);
     if (rc)
         return rc;
     if (statfs(root, &fs))
@@ -97,6 +116,7 @@ static int open_file(int dir, const char *name, mode_t mode, size_t bytes, int *
         return alq_err_set(err, ALQ_EIO, "%s is no regular file; remove it", what);
     if ((st.st_mode & 07777) != mode && fchmod(fd, mode))
         return alq_err_errno(err, errno, "mode of %s", what);
+    alq_label_fd_for_containers(fd, what);
     if (bytes && (size_t)st.st_size < bytes) {
         int rc = posix_fallocate(fd, 0, (off_t)bytes);
         if (rc)

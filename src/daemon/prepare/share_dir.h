@@ -14,7 +14,8 @@
 /* <run dir>/shares; malloc'ed. */
 char *alq_share_root(const struct alq_config *cfg);
 
-/* Makes <run dir>/shares (0755) and checks that it is on tmpfs. ALQ_ENOTSUP: it is on a disk. */
+/* Makes <run dir>/shares (0755) and checks that it is on tmpfs (ALQ_ENOTSUP: on a disk) and that
+ * nobody but root may write there (ALQ_EACCES). */
 int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err);
 
 /* Makes what is missing of the share's directory and files; publishes limits that differ from those

@@ -159,6 +159,7 @@ static void work_done(struct alq_job *job)
 void alq_steps_work(struct alq_operation *op, int is_removal)
 {
     op->step = ALQ_STEP_WORK;
+    op->wake_ns = ALQ_NEVER; /* a worker is not interrupted */
     op->is_removal = is_removal;
     op->job.run = work_run;
     op->job.done = work_done;

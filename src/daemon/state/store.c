@@ -43,6 +43,9 @@ int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
 {
     char pid[16], text[128];
     alq_auto_close int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int is_read_only = lock < 0 && errno == EROFS;
+    if (is_read_only) /* a lock does not need to be written to */
+        lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (lock < 0)
         return alq_err_errno(err, errno, "lock file %s", path);
     if (flock(lock, LOCK_EX | LOCK_NB)) {
@@ -55,7 +58,11 @@ int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
     /* What it says is for people and for hints: a full disk must not keep a daemon down that could
      * free some. */
     int n = snprintf(text, sizeof(text), "%d\n%s\n", (int)getpid(), note);
-    if (ftruncate(lock, 0) || pwrite(lock, text, (size_t)n, 0) != n)
+    if (is_read_only)
+        alq_error(ALQ_LOG_KV({"dir", what}), "is on a read-only file system: no claim can be "
+                                             "prepared or unprepared until it is mounted for "
+                                             "writing");
+    else if (ftruncate(lock, 0) || pwrite(lock, text, (size_t)n, 0) != n)
         alq_warn(ALQ_LOG_KV({"file", path}), "our pid is not noted: %s", strerror(errno));
     *fd = alq_steal_fd(&lock);
     return 0;
@@ -107,8 +114,9 @@ int alq_store_open(const char *state_dir, struct alq_store **store, struct alq_e
         rc = alq_lock_take(lock_path, state_dir, "", &s->lock, err);
     const char *const dirs[] = {state_dir, s ? s->dir : NULL};
     for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !rc; i++) {
-        int swept = alq_file_sweep_temporaries(dirs[i], err);
-        rc = swept < 0 ? swept : 0;
+        struct alq_err why = ALQ_ERR_INIT; /* a leftover harms nobody */
+        if (alq_file_sweep_temporaries(dirs[i], &why) < 0)
+            alq_warn(NULL, "%s", why.text);
     }
     if (rc) {
         alq_store_close(s);

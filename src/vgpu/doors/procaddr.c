@@ -6,7 +6,16 @@
  * pass as they are. cuInit, the door of limits, is here too.
  */
 #include "vgpu/doors/doors.h"
+#include "vgpu/doors/known.h"
 #include "vgpu/driver.h"
+
+static void *handed_out(const char *symbol, void *address)
+{
+    void *wrapped = alq_door_wrap(address);
+    if (wrapped == address)
+        alq_door_passed(symbol);
+    return wrapped;
+}
 
 ALQ_HOOK CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
 {
@@ -14,7 +23,7 @@ ALQ_HOOK CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, 
         return alq_absent(ALQ_CU_cuGetProcAddress);
     CUresult result = ALQ_CALL(cuGetProcAddress, symbol, pfn, version, flags);
     if (result == CUDA_SUCCESS && pfn && *pfn && alq_core_is_on())
-        *pfn = alq_door_wrap(*pfn);
+        *pfn = handed_out(symbol, *pfn);
     return result;
 }
 
@@ -25,7 +34,7 @@ ALQ_HOOK CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int versio
         return alq_absent(ALQ_CU_cuGetProcAddress_v2);
     CUresult result = ALQ_CALL(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
     if (result == CUDA_SUCCESS && pfn && *pfn && alq_core_is_on())
-        *pfn = alq_door_wrap(*pfn);
+        *pfn = handed_out(symbol, *pfn);
     return result;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of entry.h: a row of two self-relative offsets per entry point, then the names.
- * Nothing to relocate at load. */
+/* The tables of entry.h: rows of self-relative offsets, then the names. Nothing to relocate at load. */
 
         .section .rodata, "a"
         .balign 4
@@ -28,5 +27,22 @@ alq_entry_rows:
 #define ALQ_NVML_NEED(name, type) NAME(name)
 #include "vgpu/entry/cuda.def"
 #include "vgpu/entry/nvml.def"
+
+        .balign 4
+        .globl alq_pass_rows
+        .hidden alq_pass_rows
+alq_pass_rows:
+#define ALQ_CU_PASS(name, class) .long .Lpass_##name - . ;
+#define ALQ_NVML_PASS(name, class) .long .Lpass_##name - . ;
+#include "vgpu/entry/cuda_pass.def"
+#include "vgpu/entry/nvml_pass.def"
+        .size alq_pass_rows, . - alq_pass_rows
+#undef ALQ_CU_PASS
+#undef ALQ_NVML_PASS
+
+#define ALQ_CU_PASS(name, class) .Lpass_##name: .asciz #name ;
+#define ALQ_NVML_PASS(name, class) .Lpass_##name: .asciz #name ;
+#include "vgpu/entry/cuda_pass.def"
+#include "vgpu/entry/nvml_pass.def"
 
         .section .note.GNU-stack, "", %progbits

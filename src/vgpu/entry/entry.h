@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of cuda.def and nvml.def as C sees them: an index per row, the declarations of the
- * wrappers, and the table of names and wrapper addresses that entry.S lays out with offsets instead
+ * wrappers, and the tables of names and wrapper addresses that entry.S lays out with offsets instead
  * of pointers, so that the loader has nothing to relocate.
  */
 #ifndef ALQ_VGPU_ENTRY_H
@@ -44,6 +44,17 @@ enum alq_entry {
 #undef ALQ_NVML
 #undef ALQ_NVML_NEED
 
+/* Names that the library knows and lets pass, sorted. */
+enum {
+#define ALQ_CU_PASS(name, class) ALQ_PASS_##name,
+#define ALQ_NVML_PASS(name, class) ALQ_PASS_##name,
+#include "vgpu/entry/cuda_pass.def"
+#include "vgpu/entry/nvml_pass.def"
+#undef ALQ_CU_PASS
+#undef ALQ_NVML_PASS
+    ALQ_PASS_COUNT
+};
+
 struct alq_entry_row {
     int32_t name; /* from the address of this field to the string */
     int32_t
@@ -52,6 +63,14 @@ struct alq_entry_row {
 
 extern const struct alq_entry_row alq_entry_rows[ALQ_ENTRY_COUNT]
     __attribute__((visibility("hidden")));
+
+extern const int32_t alq_pass_rows[ALQ_PASS_COUNT] __attribute__((visibility("hidden")));
+
+static inline const char *alq_pass_name(uint32_t index)
+{
+    const int32_t *field = &alq_pass_rows[index];
+    return (const char *)field + *field;
+}
 
 static inline const char *alq_entry_name(uint32_t index)
 {

@@ -2,6 +2,7 @@
 #include "vgpu/memory/charge.h"
 
 #include "vgpu/clock.h"
+#include "vgpu/doors/known.h"
 #include "vgpu/log.h"
 #include "vgpu/memory/ledger.h"
 #include "vgpu/process.h"
@@ -187,6 +188,9 @@ void alq_charge_tend(struct alq_dev *dev)
     struct alq_counters *counters = &dev->share[0]->section->counters;
 
     __atomic_fetch_add(&counters->allocations, 1, __ATOMIC_RELAXED);
+    uint64_t unknown = alq_unknown_take();
+    if (__builtin_expect(unknown != 0, 0))
+        __atomic_fetch_add(&counters->unknown_entries, unknown, __ATOMIC_RELAXED);
     if (now - last < TEND_INTERVAL_NS ||
         !atomic_compare_exchange_strong_explicit(&tended_ns, &last, now, memory_order_relaxed,
                                                  memory_order_relaxed))

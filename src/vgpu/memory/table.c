@@ -6,7 +6,7 @@
 
 #include "vgpu/process.h"
 
-#define FIRST_CAPACITY 16u
+#define FIRST_CAPACITY 8u
 #define ARENA_BYTES 65536u
 
 struct entry {
@@ -23,8 +23,8 @@ struct part {
 
 static struct part parts[ALQ_TABLE_SHARDS];
 
-/* Small arrays are cut from chunks; under lock_arena. What is outgrown is lost: 720 bytes a part in
- * all. */
+/* Small arrays are cut from chunks; under lock_arena. What is outgrown is lost: at most 6 KiB a
+ * part in all. */
 static uint8_t *arena;
 static size_t arena_left;
 
@@ -76,7 +76,7 @@ static uint64_t hash_of(uint64_t key)
 
 static uint32_t part_of(uint64_t hash)
 {
-    return (uint32_t)(hash >> 56);
+    return (uint32_t)(hash >> 55);
 }
 
 static uint32_t find(const struct part *part, uint64_t key, uint64_t hash)

@@ -17,6 +17,7 @@
 #define ONE_MAPPING 0x10000u
 
 static uint64_t next_number = 1; /* under lock_vmm */
+static uint64_t mapping_count;   /* under lock_vmm: MAPPING entries of this process */
 
 /* Caller holds lock_vmm. Changes a count; at none left the piece is gone and its bytes are told. */
 static uint64_t count(uint64_t number, int32_t change, struct alq_dev **dev)
@@ -152,8 +153,10 @@ ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset,
     if (alq_table_get(handle, ALQ_KIND_HANDLE, &alias)) {
         struct alq_entry_value mapping = {alias.counted_bytes, (uint32_t)(bytes >> 12), 0,
                                           alias.device, ALQ_KIND_MAPPING};
-        if (alq_table_put(ptr, &mapping))
+        if (alq_table_put(ptr, &mapping)) {
+            mapping_count++;
             count(alias.counted_bytes, ONE_MAPPING, &dev);
+        }
     }
     alq_lock_drop(&alq_process_page()->lock_vmm);
     return result;
@@ -170,12 +173,14 @@ ALQ_HOOK CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
     if (result != CUDA_SUCCESS || !alq_core_is_on())
         return result;
     alq_core_renew();
-    while (at - ptr < bytes) {
+    for (bool is_over = false; !is_over && at - ptr < bytes;) {
         struct alq_entry_value mapping;
         struct alq_dev *dev = NULL;
         uint64_t gone = 0, advance = step;
         alq_lock_take(&alq_process_page()->lock_vmm);
-        if (alq_table_take(at, ALQ_KIND_MAPPING, &mapping)) {
+        is_over = mapping_count == 0;
+        if (!is_over && alq_table_take(at, ALQ_KIND_MAPPING, &mapping)) {
+            mapping_count--;
             gone = count(mapping.counted_bytes, -(int32_t)ONE_MAPPING, &dev);
             advance = (uint64_t)mapping.overhead_bytes << 12;
         }

@@ -2,7 +2,7 @@
 /*
  * What is read from a module's PTX text, and what is refused. Single-threaded.
  */
-#include "common/ptx.h"
+#include "common/image.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -30,21 +30,27 @@ static void kernels_of_a_compilers_text_are_found_with_their_parameters(void **s
         ".entry none\n{\nret;\n}\n"
         ".entry $_Z1fv() { ret; }\n";
     const uint32_t bytes[] = {8, 20, 8, 4}, offsets[] = {0, 8, 32, 40};
-    struct sim_ptx ptx;
+    struct sim_image ptx = {0};
+    uint32_t line = 0;
 
     (void)state;
     assert_true(sim_ptx_is(text));
-    assert_int_equal(sim_ptx_parse(text, &ptx), 0);
+    assert_int_equal(sim_ptx_read(text, &ptx, &line), 0);
     assert_int_equal(ptx.kernel_count, 3);
     assert_string_equal(ptx.kernels[0].name, "vector_add");
     assert_int_equal(ptx.kernels[0].param_count, 4);
-    assert_memory_equal(ptx.kernels[0].param_bytes, bytes, sizeof(bytes));
-    assert_memory_equal(ptx.kernels[0].param_offset, offsets, sizeof(offsets));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ptx.kernels[0].params[i].bytes, bytes[i]);
+        assert_int_equal(ptx.kernels[0].params[i].offset, offsets[i]);
+    }
+    assert_int_equal(ptx.kernels[0].max_threads, 256);
+    assert_int_equal(ptx.cc, 52);
+    assert_int_equal(ptx.ptx_version, 78);
     assert_string_equal(ptx.kernels[1].name, "none");
     assert_string_equal(ptx.kernels[2].name, "$_Z1fv");
     assert_int_equal(ptx.kernels[2].param_count, 0);
     assert_int_equal(ptx.global_count, 0);
-    sim_ptx_free(&ptx);
+    sim_image_free(&ptx);
 }
 
 static void globals_have_the_size_of_their_arrays(void **state)
@@ -55,17 +61,18 @@ static void globals_have_the_size_of_their_arrays(void **state)
                                ".const .align 16 .v4 .f32 grid[3][0x10] = {{1}, {2}};\n"
                                ".extern .global .b32 elsewhere[4];\n"
                                ".global .texref unit;\n";
-    struct sim_ptx ptx;
+    struct sim_image ptx = {0};
+    uint32_t line = 0;
 
     (void)state;
-    assert_int_equal(sim_ptx_parse(text, &ptx), 0);
+    assert_int_equal(sim_ptx_read(text, &ptx, &line), 0);
     assert_int_equal(ptx.global_count, 4);
     assert_string_equal(ptx.globals[0].name, "table");
     assert_int_equal(ptx.globals[0].bytes, 1024);
     assert_int_equal(ptx.globals[1].bytes, 8);
     assert_int_equal(ptx.globals[2].bytes, 3 * 16 * 16);
     assert_int_equal(ptx.globals[3].bytes, 8);
-    sim_ptx_free(&ptx);
+    sim_image_free(&ptx);
 }
 
 static void malformed_declarations_are_refused(void **state)
@@ -87,9 +94,10 @@ static void malformed_declarations_are_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        struct sim_ptx ptx;
+        struct sim_image ptx = {0};
+        uint32_t line = 0;
 
-        if (sim_ptx_parse(texts[i], &ptx) != -EINVAL)
+        if (sim_ptx_read(texts[i], &ptx, &line) != -EINVAL)
             fail_msg("taken: %s", texts[i]);
         assert_null(ptx.kernels);
     }
@@ -102,10 +110,11 @@ static void unfinished_text_ends_the_scan(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        struct sim_ptx ptx;
+        struct sim_image ptx = {0};
+        uint32_t line = 0;
 
-        assert_int_equal(sim_ptx_parse(texts[i], &ptx), 0);
-        sim_ptx_free(&ptx);
+        assert_int_equal(sim_ptx_read(texts[i], &ptx, &line), 0);
+        sim_image_free(&ptx);
     }
 }
 

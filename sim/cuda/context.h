@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files about contexts need of each other: limits, and green contexts.
+ */
+#ifndef SIM_CUDA_CONTEXT_H
+#define SIM_CUDA_CONTEXT_H
+
+#include "cuda/driver.h"
+
+/* limit.c: defaults of a new context; gives back what limits of a closing one cost. */
+void limits_open(struct CUctx_st *context);
+void limits_close(struct CUctx_st *context);
+
+/* green.c. The green contexts of a device go with its primary one; under driver_lock. */
+void green_free_all(struct device *device);
+unsigned long long green_id(const struct CUgreenCtx_st *green);
+
+#endif

@@ -57,6 +57,11 @@ static bool is_binary(const void *bytes)
     return memcmp(bytes, ELF_MAGIC, 4) == 0 || magic == SIM_FATBIN_MAGIC;
 }
 
+bool image_is_binary(const void *bytes, size_t size)
+{
+    return size >= sizeof(uint32_t) && is_binary(bytes);
+}
+
 size_t image_bytes(const void *bytes)
 {
     unsigned char header[SIM_CUBIN_HEADER_BYTES];

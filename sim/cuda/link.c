@@ -97,6 +97,7 @@ static CUresult add(struct CUlinkState_st *s, CUjitInputType type, const char *d
     NEED(type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY ||
              type == CU_JIT_INPUT_OBJECT,
          type < CU_JIT_NUM_INPUT_TYPES ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+    NEED(is_text || image_is_binary(data, bytes), CUDA_ERROR_INVALID_IMAGE);
     if (is_text) /* lengths may or may not count the NUL */
         bytes = strnlen(data, bytes);
     TRY(input_check(s, data, bytes));

@@ -93,6 +93,7 @@ void image_put(struct image *image);
 bool image_has(const struct image *image, const char *name);
 /* A whole file and NULs after it; the caller's, or NULL with the error in *rc. */
 char *file_read(const char *path, size_t *bytes, CUresult *rc);
+bool image_is_binary(const void *bytes, size_t size);
 /* The size of an image in memory, text without its NUL; 0 when it is none or cannot be read. */
 size_t image_bytes(const void *bytes);
 

@@ -23,7 +23,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 bench lint sanitize fuzz e2e image install clean help
+.PHONY: all build setup demo test test-aarch64 test-clients bench lint sanitize fuzz e2e image install clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo 'make demo       a one-node cluster with two simulated GPUs (KEEP=1: leave it running)'
 	@echo 'make test       all tests; TEST_ARGS="-k NAME" or "--suite unit" for some'
 	@echo 'make test-aarch64  libvgpu.so for aarch64: cross-built, its doors tried under qemu'
+	@echo 'make test-clients  NVIDIA'\''s nvidia-smi, numba and pycuda on the simulated driver (fetched, not installed)'
 	@echo 'make bench      the figures of docs/benchmarks.md, into build/bench/results.json'
 	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
 	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
@@ -57,6 +58,9 @@ test: build
 test-aarch64:
 	@tools/setup.sh build aarch64
 	@tools/aarch64.sh $(BUILD)
+
+test-clients: build
+	@$(PYTHON) tests/run.py --build $(BUILD) --suite clients $(TEST_ARGS)
 
 bench: build
 	@$(PYTHON) bench/run.py $(BENCH_ARGS)

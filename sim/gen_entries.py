@@ -136,7 +136,7 @@ def entry_names(args):
         profile, library, path = triple.split('=')
         print(f'static const char *const {library}_{profile}[] = {{')
         for name in exports(path):
-            print(f'    "{name}",')
+            print(f'    "{"" if name in DATA else name}",')
         print('};')
     print('\nconst char *sim_entry_name(enum sim_profile profile, enum sim_library library, uint32_t index)\n{')
     for triple in args.lists:

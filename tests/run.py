@@ -28,6 +28,7 @@ PYTHON_TIMEOUT_S = 300
 GRACE_S = 15
 TAIL_LINES = 40
 NONE_MATCHES = "no test matches"
+OPTIONAL = {"clients"}  # groups that run only when --suite asks for them
 
 
 class Suite:
@@ -342,7 +343,7 @@ def main():
     logs.mkdir(parents=True, exist_ok=True)
     suites = [s for s in unit_suites(build) if not args.k or names(args.k, s.name)]
     suites += python_suites(build, args.k)
-    suites = [s for s in suites if s.name.startswith(tuple(args.suite or [""]))]
+    suites = [s for s in suites if s.name.startswith(tuple(args.suite or [""])) and (args.suite or s.name.split("/")[0] not in OPTIONAL)]
     if args.list:
         print("\n".join(s.name for s in suites))
         return 0

@@ -31,9 +31,10 @@ extern const _Atomic uint8_t *sim_entries_armed;
 /* From entry-*.inc only. Keeps errno. */
 struct sim_verdict sim_entry_check(uint32_t index, const void *caller);
 
-/* The page of a connection just made; pid is this process as simgpud sees it. A page stays mapped
- * for good: another thread may be reading it. */
-void sim_control_adopt(struct sim_control *control, uint32_t pid);
+/* Takes over the page of a connection just made; pid is this process as simgpud sees it. Returns
+ * the page to use, which stays mapped for good, since another thread may be reading it: the one
+ * there was, if it is simgpud's still. */
+struct sim_control *sim_control_adopt(struct sim_control *control, uint32_t pid);
 
 /* NULL while there is none. */
 struct sim_control *sim_control_page(void);

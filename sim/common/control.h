@@ -53,7 +53,9 @@ struct sim_fault_rule {
 
 struct sim_control {
     uint32_t version;
-    uint32_t reserved[15];
+    uint32_t reserved0;
+    uint64_t identity; /* another one for each simgpud */
+    uint32_t reserved[12];
     struct sim_control_device device[SIM_MAX_DEVICES];
     _Atomic uint8_t armed[SIM_LIBRARIES][SIM_MAX_ENTRIES]; /* non-zero: some rule marks the entry */
     _Atomic uint32_t nvml_unsupported[SIM_MAX_ENTRIES];    /* clients: calls answered so */

@@ -131,7 +131,7 @@ static CUresult init_locked(void)
                : rc == -EBUSY  ? CUDA_ERROR_OPERATING_SYSTEM
                : rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
                                : CUDA_ERROR_NO_DEVICE;
-    sim_control_adopt(driver_connection.control, driver_connection.pid);
+    driver_connection.control = sim_control_adopt(driver_connection.control, driver_connection.pid);
     keep_usable(&driver_connection);
     count = visible(&driver_connection, order);
     if (!count) {

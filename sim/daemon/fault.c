@@ -41,7 +41,8 @@ static uint32_t mark(const struct sim_server *s, const char *glob, bool has_resu
         const char *name;
 
         for (uint32_t e = 0; (name = sim_entry_name(s->machine.profile, l, e)); e++) {
-            if (fnmatch(glob, name, 0) != 0 || (has_result && strcmp(name, not_codes[0]) == 0))
+            if (!*name || fnmatch(glob, name, 0) != 0 ||
+                (has_result && strcmp(name, not_codes[0]) == 0))
                 continue;
             r->entries[l][e / 64] |= 1ull << e % 64;
             found++;

@@ -569,6 +569,7 @@ int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *e
     if (s->control_fd < 0)
         return alq_err_errno(err, errno, "cannot make the shared control page");
     s->node->version = s->control->version = SIM_LAYOUT_VERSION;
+    s->control->identity = sim_now_ns() ^ (uint64_t)getpid() << 40;
     sim_devices_open(s);
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -96,7 +96,7 @@ json_t *sim_report_device(const struct sim_server *server, uint32_t device);
 json_t *sim_report_processes(const struct sim_server *server);
 
 /* Name of an entry point of a profile's library by the index that clients count with, NULL beyond
- * the last; generated from sim/data. */
+ * the last, "" for a variable; generated from sim/data. */
 const char *sim_entry_name(enum sim_profile profile, enum sim_library library, uint32_t index);
 
 #endif

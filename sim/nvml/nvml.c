@@ -47,7 +47,7 @@ static nvmlReturn_t open_locked(void)
                : rc == -ENOMEM ? NVML_ERROR_MEMORY
                : rc == -EACCES ? NVML_ERROR_NO_PERMISSION
                                : NVML_ERROR_DRIVER_NOT_LOADED;
-    sim_control_adopt(connection.control, connection.pid);
+    connection.control = sim_control_adopt(connection.control, connection.pid);
     for (uint32_t i = 0; i < connection.device_count; i++) {
         if (connection.device[i].profile != (uint32_t)nvml_profile) {
             sim_disconnect(&connection);
@@ -115,6 +115,9 @@ nvmlReturn_t nvml_check(nvmlDevice_t device)
     TRY(nvml_ready());
     NEED(device >= devices && device < devices + connection.device_count,
          NVML_ERROR_INVALID_ARGUMENT);
+    NEED(atomic_load_explicit(&connection.control->device[device->info.index].condition,
+                              memory_order_acquire) == SIM_DEVICE_OK,
+         NVML_ERROR_GPU_IS_LOST);
     return NVML_SUCCESS;
 }
 

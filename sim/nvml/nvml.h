@@ -6,6 +6,7 @@
 #ifndef SIM_NVML_NVML_H
 #define SIM_NVML_NVML_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Entry points are visible from outside, everything else in the library is not. */
@@ -20,11 +21,20 @@ struct nvmlDevice_st {
 
 extern const enum sim_profile nvml_profile;
 
+/* A figure nobody's decision rests on. */
+#define NVML_POWER_IDLE_MW 70000u
+
+/* The model has no memory traffic; a part of the kernels' time stands for it. */
+static inline unsigned int nvml_memory_pct(unsigned int gpu_pct)
+{
+    return gpu_pct / 4;
+}
+
 /* Number of devices and the device at a position; valid while initialised. */
 uint32_t nvml_count(void);
 struct nvmlDevice_st *nvml_at(uint32_t position);
 
-/* NVML_SUCCESS when initialised and the handle is one of ours. */
+/* NVML_SUCCESS when initialised and the handle is one of ours, of a device that is there. */
 nvmlReturn_t nvml_check(nvmlDevice_t device);
 nvmlReturn_t nvml_ready(void);
 

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes: the running lists in their three versions, per-process utilisation, and event sets (in
- * which nothing happens yet). PIDs are the caller's namespace's; processes outside it are not
- * shown.
+ * Processes: the running lists in their three versions and per-process utilisation. PIDs are the
+ * caller's namespace's; processes outside it are not shown.
  */
 #include "nvml/nvml.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct nvmlEventSet_st {
-    unsigned long long types;
-};
 
 static nvmlReturn_t fetch(nvmlDevice_t device, struct sim_process_list **list)
 {
@@ -184,46 +178,4 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
         };
     free(list);
     return info->processSamplesCount > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-/* Events */
-
-nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
-{
-    TRY(nvml_ready());
-    NEED(set, NVML_ERROR_INVALID_ARGUMENT);
-    *set = calloc(1, sizeof(**set));
-    return *set ? NVML_SUCCESS : NVML_ERROR_MEMORY;
-}
-
-nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
-{
-    TRY(nvml_ready());
-    NEED(set, NVML_ERROR_INVALID_ARGUMENT);
-    free(set);
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
-                                      nvmlEventSet_t set)
-{
-    TRY(nvml_check(device));
-    NEED(set && !(types & ~(unsigned long long)nvmlEventTypeXidCriticalError),
-         set ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
-    set->types |= types;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
-{
-    TRY(nvml_ready());
-    NEED(set && data, NVML_ERROR_INVALID_ARGUMENT);
-    memset(data, 0, sizeof(*data));
-    poll(NULL, 0, timeout_ms > 0x7fffffffu ? 0x7fffffff : (int)timeout_ms);
-    return NVML_ERROR_TIMEOUT;
-}
-
-nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
-{
-    return nvmlEventSetWait_v2(set, data, timeout_ms);
 }

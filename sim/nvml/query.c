@@ -11,7 +11,6 @@
 #include <strings.h>
 
 /* Figures nobody's decision rests on; plausible for a card of 700 W at rest. */
-#define POWER_IDLE_MW 70000u
 #define POWER_LIMIT_MW 700000u
 #define TEMPERATURE_C 32u
 #define CLOCK_GRAPHICS_MHZ 1980u
@@ -36,6 +35,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 {
     TRY(nvml_ready());
     NEED(device && index < nvml_count(), NVML_ERROR_INVALID_ARGUMENT);
+    TRY(nvml_check(nvml_at(index)));
     *device = nvml_at(index);
     return NVML_SUCCESS;
 }
@@ -51,6 +51,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     NEED(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
     for (uint32_t i = 0; i < nvml_count(); i++) {
         if (strcasecmp(nvml_at(i)->info.uuid, uuid) == 0) {
+            TRY(nvml_check(nvml_at(i)));
             *device = nvml_at(i);
             return NVML_SUCCESS;
         }
@@ -64,6 +65,7 @@ nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *devic
     NEED(serial && device, NVML_ERROR_INVALID_ARGUMENT);
     for (uint32_t i = 0; i < nvml_count(); i++) {
         if (strcmp(nvml_at(i)->info.serial, serial) == 0) {
+            TRY(nvml_check(nvml_at(i)));
             *device = nvml_at(i);
             return NVML_SUCCESS;
         }
@@ -86,6 +88,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *devi
 
         if (info->pci_domain == domain && info->pci_bus == bus && info->pci_device == slot &&
             function == 0) {
+            TRY(nvml_check(nvml_at(i)));
             *device = nvml_at(i);
             return NVML_SUCCESS;
         }
@@ -245,15 +248,13 @@ nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cores)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
-{
-    TRY(nvml_check(device));
-    NEED(node, NVML_ERROR_INVALID_ARGUMENT);
-    *node = device->info.numa_node;
-    return NVML_SUCCESS;
-}
-
 /* Memory and utilisation */
+
+/* What is withheld and what is held may together be more than there is. */
+static unsigned long long at_most(unsigned long long bytes, unsigned long long most)
+{
+    return bytes < most ? bytes : most;
+}
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
@@ -265,7 +266,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     TRY(nvml_state(device, &s));
     memory->total = device->info.total_bytes;
     memory->reserved = device->info.reserved_bytes;
-    memory->used = s.used_bytes;
+    memory->used = s.used_bytes + s.withheld_bytes;
+    memory->used = at_most(memory->used, memory->total - memory->reserved);
     memory->free = memory->total - memory->reserved - memory->used;
     return NVML_SUCCESS;
 }
@@ -278,7 +280,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
     NEED(memory, NVML_ERROR_INVALID_ARGUMENT);
     TRY(nvml_state(device, &s));
     memory->total = device->info.total_bytes;
-    memory->used = device->info.reserved_bytes + s.used_bytes;
+    memory->used = device->info.reserved_bytes + s.used_bytes + s.withheld_bytes;
+    memory->used = at_most(memory->used, memory->total);
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }
@@ -299,9 +302,10 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 
     TRY(nvml_check(device));
     NEED(utilization, NVML_ERROR_INVALID_ARGUMENT);
+    NEED(!device->info.mig, NVML_ERROR_NOT_SUPPORTED); /* as of a card cut into instances */
     TRY(nvml_state(device, &s));
     utilization->gpu = s.utilization_pct;
-    utilization->memory = s.utilization_pct / 4; /* the model has no memory traffic */
+    utilization->memory = nvml_memory_pct(s.utilization_pct);
     return NVML_SUCCESS;
 }
 
@@ -325,7 +329,7 @@ SIM_ENTRY_SIMPLE(nvmlDeviceGetDisplayMode, nvmlEnableState_t, NVML_FEATURE_DISAB
 SIM_ENTRY_SIMPLE(nvmlDeviceGetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetPerformanceState, nvmlPstates_t, NVML_PSTATE_0)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerState, nvmlPstates_t, NVML_PSTATE_0)
-SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerUsage, unsigned int, POWER_IDLE_MW)
+SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerUsage, unsigned int, NVML_POWER_IDLE_MW)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerManagementLimit, unsigned int, POWER_LIMIT_MW)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned int, POWER_LIMIT_MW)
@@ -341,7 +345,7 @@ SIM_ENTRY_SIMPLE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, 5)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, 16)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
 SIM_ENTRY_SIMPLE(nvmlDeviceIsMigDeviceHandle, unsigned int, 0)
-SIM_ENTRY_SIMPLE(nvmlDeviceGetMaxMigDeviceCount, unsigned int, 0)
+SIM_ENTRY_SIMPLE(nvmlDeviceGetMaxMigDeviceCount, unsigned int, device->info.mig ? 7 : 0)
 SIM_ENTRY_SIMPLE(nvmlDeviceGetNumFans, unsigned int, 0)
 /* clang-format on */
 
@@ -350,26 +354,7 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *mode, unsig
     TRY(nvml_check(device));
     NEED(mode && pending, NVML_ERROR_INVALID_ARGUMENT);
     NEED(device->info.cc_major >= 8 && device->info.cc_minor == 0, NVML_ERROR_NOT_SUPPORTED);
-    *mode = *pending = NVML_DEVICE_MIG_DISABLE;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *mode,
-                                  nvmlEnableState_t *pending)
-{
-    TRY(nvml_check(device));
-    NEED(mode && pending, NVML_ERROR_INVALID_ARGUMENT);
-    *mode = *pending = NVML_FEATURE_ENABLED;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
-                                         nvmlEccCounterType_t counter, unsigned long long *count)
-{
-    TRY(nvml_check(device));
-    NEED(count && type <= NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter <= NVML_AGGREGATE_ECC,
-         NVML_ERROR_INVALID_ARGUMENT);
-    *count = 0;
+    *mode = *pending = device->info.mig ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
     return NVML_SUCCESS;
 }
 
@@ -421,27 +406,7 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type
     return nvmlDeviceGetClockInfo(device, type, clock);
 }
 
-nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
-{
-    TRY(nvml_check(device));
-    NEED(types, NVML_ERROR_INVALID_ARGUMENT);
-    *types = nvmlEventTypeXidCriticalError;
-    return NVML_SUCCESS;
-}
-
 nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t device)
 {
     return nvml_check(device);
-}
-
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b,
-                                                 nvmlGpuTopologyLevel_t *level)
-{
-    TRY(nvml_check(a));
-    TRY(nvml_check(b));
-    NEED(level, NVML_ERROR_INVALID_ARGUMENT);
-    *level = a == b                                   ? NVML_TOPOLOGY_INTERNAL
-             : a->info.numa_node == b->info.numa_node ? NVML_TOPOLOGY_NODE
-                                                      : NVML_TOPOLOGY_SYSTEM;
-    return NVML_SUCCESS;
 }

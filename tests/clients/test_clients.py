@@ -210,19 +210,19 @@ class NvidiaSmi(ClientTest):
                 else:  # no process of this share holds anything
                     self.assertLess(int(row[1]), 132)
 
-    def test_query_compute_apps_lists_processes_of_the_share_only(self):
-        got = {way: self.smi(way, "--query-compute-apps=pid,used_memory,name", "--format=csv,noheader,nounits").strip() for way in WAYS}
-        self.assertRegex(got["bare"], rf"^{self.holder.pid}, 132, \S*sim-client$")
-        self.assertEqual((got["share"], got["hami"]), ("", ""))
-        for way in ("share", "hami"):
+    def test_query_compute_apps_lists_the_cards_processes_by_a_private_table(self):
+        """This nvidia-smi asks the driver's private table, which the library passes through: processes of others are seen."""
+        for way in WAYS:
             with self.subTest(way=way):
                 mine = subprocess.Popen([BUILD / "sim/sim-client", "hold", str(50 * MIB)], env=self.env(way), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
-                self.addCleanup(mine.communicate)
                 self.assertEqual(mine.stdout.readline().strip(), "held")
-                listed = self.smi(way, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits").strip()
-                self.assertRegex(listed, rf"^{mine.pid}, \d+$")
-                self.assertGreaterEqual(int(listed.split(", ")[1]), 50)
+                rows = self.smi(way, "--query-compute-apps=pid,used_memory,name", "--format=csv,noheader,nounits").split("\n")
+                mine.stdin.close()
+                mine.wait()
+                mine.stdout.close()
+                self.assertTrue(any(re.match(rf"{self.holder.pid}, 132, \S*sim-client$", row) for row in rows), rows)
+                self.assertTrue(any(re.match(rf"{mine.pid}, 82, \S*sim-client$", row) for row in rows), rows)
 
     def test_query_prints_every_section_that_the_simulator_has(self):
         text = self.smi("bare", "-q")

@@ -74,7 +74,7 @@ class Scenario:
 
     def check_promise(self, is_victim_promised):
         """Beside the bystander's 60 cores there is room for 40 more if and only if the victim holds none."""
-        error, _ = call(self.peer, "prepare", self.probe, timeout=1.5 if is_victim_promised else 20)
+        error, _ = call(self.peer, "prepare", self.probe, timeout=1.05 if is_victim_promised else 20)
         if bool(error) != is_victim_promised or (error and "no room" not in error):
             raise AssertionError(f"probe with the victim {'' if is_victim_promised else 'not '}promised: {error!r}")
         self.must("unprepare", self.probe)
@@ -298,18 +298,17 @@ SCENARIOS = {"prepare": Prepare, "unprepare": Unprepare, "start-fresh": StartFre
              "start-after-reboot": StartAfterReboot, "start-with-leftovers": StartWithLeftovers}
 
 
-def run(name, shard, shards, every, offset):
-    scenario = SCENARIOS[name]()
+def run(scenario, shard, shards, every, offset):
     points = failed = 0
     try:
         scenario.set_up()
         n = 1 + (offset + shard * every)
         while True:
-            detail = scenario.point(n)
-            if detail is None:
-                break
-            points += 1
+            detail = f"{n} ?"
             try:
+                detail = scenario.point(n)
+                if detail is None:
+                    break
                 scenario.check()
                 print(f"ok {detail}", flush=True)
             except Exception as error:
@@ -318,6 +317,7 @@ def run(name, shard, shards, every, offset):
                 if not isinstance(error, AssertionError):
                     traceback.print_exc()
                 scenario.recover()
+            points += 1
             n += every * shards
         print(f"points {points} failed {failed} calls {n}", flush=True)
     finally:
@@ -333,7 +333,7 @@ def main():
     parser.add_argument("--offset", type=int, default=0)
     args = parser.parse_args()
     shard, _, shards = args.shard.partition("/")
-    return run(args.scenario, int(shard), int(shards), args.every, args.offset)
+    return run(SCENARIOS[args.scenario](), int(shard), int(shards), args.every, args.offset)
 
 
 if __name__ == "__main__":

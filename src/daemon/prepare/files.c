@@ -290,18 +290,68 @@ static int make_files(struct alq_files *files, const struct alq_claim_spec *clai
     return write_spec(files, claim, err);
 }
 
+/* Whether containers of a claim without a record may run, or be started by the runtime. */
+static int may_run(struct alq_files *files, const char *uid)
+{
+    char id[ALQ_SHARE_ID_BYTES];
+    if (alq_store_is_set_aside(files->store, uid))
+        return 1;
+    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
+        alq_share_id_format(uid, i, id);
+        if (alq_share_dir_is_in_use(files->cfg, id))
+            return 1;
+    }
+    return 0;
+}
+
+/* Removes the share directories that are not the claim's: of other indices and other GPUs. */
+static int remove_other_shares(struct alq_files *files, const struct alq_claim_spec *claim,
+                               struct alq_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX && !rc; i++) {
+        struct alq_share_spec have;
+        char id[ALQ_SHARE_ID_BYTES];
+        alq_share_id_format(claim->uid, i, id);
+        const struct alq_share_spec *share = i < claim->share_count ? &claim->shares[i] : NULL;
+        if (!share || share->is_admin || alq_share_dir_read(files->cfg, id, &have) ||
+            strcmp(have.gpu_uuid, share->gpu_uuid) != 0)
+            rc = alq_share_dir_remove(files->cfg, id, err);
+    }
+    return rc;
+}
+
+static int repair(struct alq_files *files, const struct alq_claim_spec *claim, struct alq_err *err)
+{
+    int rc = make_files(files, claim, err);
+    if (!rc && !alq_store_has(files->store, claim->uid))
+        rc = put_record(files, claim, ALQ_RECORD_COMPLETED, err);
+    return rc;
+}
+
+/* As repair, but nothing is known of what lies there. A failure leaves it as it was. */
+static int take_over(struct alq_files *files, const struct alq_claim_spec *claim,
+                     struct alq_err *err)
+{
+    int rc = remove_other_shares(files, claim, err);
+    if (!rc)
+        rc = make_files(files, claim, err);
+    if (!rc)
+        rc = put_record(files, claim, ALQ_RECORD_COMPLETED, err);
+    if (!rc)
+        alq_store_forget_aside(files->store, claim->uid);
+    return rc;
+}
+
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err)
 {
-    int rc;
-    if (has_record) {
-        rc = make_files(files, claim, err);
-        return rc || alq_store_has(files->store, claim->uid)
-                   ? rc
-                   : put_record(files, claim, ALQ_RECORD_COMPLETED, err);
-    }
-    /* What lies there without a record of this boot is of another life of the claim. */
-    rc = remove_files(files, claim->uid, err);
+    if (has_record)
+        return repair(files, claim, err);
+    if (may_run(files, claim->uid))
+        return take_over(files, claim, err);
+    /* What lies there is of another life of the claim. */
+    int rc = remove_files(files, claim->uid, err);
     if (!rc)
         rc = put_record(files, claim, ALQ_RECORD_STARTED, err);
     if (!rc)
@@ -321,9 +371,11 @@ int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err
     int rc = remove_files(files, uid, err);
     if (!rc)
         rc = alq_store_remove(files->store, uid, err);
-    if (!rc)
-        library_sweep(files, 0);
-    return rc;
+    if (rc)
+        return rc;
+    alq_store_forget_aside(files->store, uid);
+    library_sweep(files, 0);
+    return 0;
 }
 
 /* ---- sweep ------------------------------------------------------------------------------------
@@ -358,26 +410,52 @@ static int uid_of_spec(const char *name, const char *prefix, char *uid, size_t s
     return 0;
 }
 
-static void sweep_shares(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
-                         void *arg)
+/* The promise of a claim without a record, out of its control files. */
+static void tell_found(struct alq_files *files, const struct alq_files_sweeper *sweeper,
+                       const char *uid)
+{
+    struct alq_share_spec shares[ALQ_CLAIM_RESULTS_MAX];
+    struct alq_claim_spec claim = {.shares = shares};
+    snprintf(claim.uid, sizeof(claim.uid), "%s", uid);
+    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
+        char id[ALQ_SHARE_ID_BYTES];
+        alq_share_id_format(uid, i, id);
+        if (alq_share_dir_read(files->cfg, id, &shares[claim.share_count]))
+            continue;
+        shares[claim.share_count++].index = i;
+    }
+    if (claim.share_count)
+        sweeper->on_found(sweeper->arg, &claim);
+}
+
+static int must_stay(struct alq_files *files, const struct alq_files_sweeper *sweeper,
+                     const char *uid)
+{
+    return sweeper->is_kept(sweeper->arg, uid) || may_run(files, uid);
+}
+
+static void sweep_shares(struct alq_files *files, const struct alq_files_sweeper *sweeper)
 {
     alq_auto_free char *root = alq_share_root(files->cfg);
     alq_auto_closedir DIR *dir = root ? opendir(root) : NULL;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         char uid[64];
         struct alq_err err = ALQ_ERR_INIT;
-        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || is_kept(arg, uid) ||
-            alq_store_is_set_aside(files->store, uid))
+        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || sweeper->is_kept(sweeper->arg, uid))
             continue;
-        if (alq_share_dir_remove(files->cfg, entry->d_name, &err))
+        if (may_run(files, uid)) {
+            alq_warn(ALQ_LOG_KV({"share", entry->d_name}),
+                     "has no record but may be in use: it stays, and what it promises counts");
+            tell_found(files, sweeper, uid);
+        } else if (alq_share_dir_remove(files->cfg, entry->d_name, &err)) {
             alq_warn(ALQ_LOG_KV({"share", entry->d_name}), "orphan stays: %s", err.text);
-        else
+        } else {
             alq_info(ALQ_LOG_KV({"share", entry->d_name}), "orphan share directory removed");
+        }
     }
 }
 
-static void sweep_specs(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
-                        void *arg)
+static void sweep_specs(struct alq_files *files, const struct alq_files_sweeper *sweeper)
 {
     alq_auto_free char *prefix = alq_str_printf("k8s.%s-claim_", files->cfg->driver_name);
     alq_auto_closedir DIR *dir = opendir(files->cfg->cdi_dir);
@@ -385,7 +463,7 @@ static void sweep_specs(struct alq_files *files, int (*is_kept)(void *arg, const
         char uid[64];
         int is_temporary;
         if (uid_of_spec(entry->d_name, prefix, uid, sizeof(uid), &is_temporary) ||
-            (!is_temporary && (is_kept(arg, uid) || alq_store_is_set_aside(files->store, uid))))
+            (!is_temporary && must_stay(files, sweeper, uid)))
             continue;
         if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
             alq_warn(ALQ_LOG_KV({"file", entry->d_name}), "orphan stays: %s", strerror(errno));
@@ -401,10 +479,10 @@ static void sweep_temporaries(const char *dir)
         alq_warn(NULL, "%s", err.text);
 }
 
-void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid), void *arg)
+void alq_files_sweep(struct alq_files *files, const struct alq_files_sweeper *sweeper)
 {
-    sweep_shares(files, is_kept, arg);
-    sweep_specs(files, is_kept, arg);
+    sweep_shares(files, sweeper);
+    sweep_specs(files, sweeper);
     sweep_temporaries(files->cfg->host_lib_dir);
     library_sweep(files, 1);
 }

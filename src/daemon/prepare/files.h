@@ -26,7 +26,7 @@ void alq_files_close(struct alq_files *files);
  * Record "started", share directories, CDI spec, record "completed". On failure everything that
  * this call may have made is taken away again. A claim that was completed before in this boot
  * (has_record) keeps its record and its share files, and only what was lost is made, the record
- * too.
+ * too. So does one whose containers may run though its record is lost or was set aside.
  */
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err);
@@ -35,10 +35,18 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
  * A claim that was never prepared is success. Works with no driver, no GPU and no API server. */
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err);
 
-/* Removes share directories, CDI specs and temporaries of ours whose claim is_kept(arg, uid)
- * denies and whose record was not set aside, then installed libraries that no spec names. Before
- * the loop runs. What cannot be removed is logged. */
-void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid),
-                     void *arg);
+/* What a sweep asks and tells. */
+struct alq_files_sweeper {
+    int (*is_kept)(void *arg, const char *uid); /* whether the claim has a record of this boot */
+    /* The promise of a claim without one whose files stay; namespace and name are not known. */
+    void (*on_found)(void *arg, const struct alq_claim_spec *claim);
+    void *arg;
+};
+
+/* Removes what no record of this boot accounts for: share directories, CDI specs, temporaries, and
+ * installed libraries that no spec names. The files of a claim whose record was set aside stay, and
+ * those of one with a process that runs: its promise is what its control files say (uid, and each
+ * share's GPU, memory and cores). Before the loop runs. What cannot be removed is logged. */
+void alq_files_sweep(struct alq_files *files, const struct alq_files_sweeper *sweeper);
 
 #endif

@@ -127,7 +127,7 @@ void alq_lookups_fini(struct alq_lookups *lookups)
 void alq_lookups_ask(struct alq_lookups *lookups, struct alq_claim *claim)
 {
     struct alq_lookup *l = &claim->lookup;
-    if (!claim->spec || l->call || l->is_in_line ||
+    if (!claim->spec || !claim->spec->name[0] || l->call || l->is_in_line ||
         (l->answered_ns && lookups->clock->now_ns(lookups->clock->arg) - l->answered_ns < FRESH_NS))
         return;
     l->is_in_line = 1;

@@ -106,9 +106,22 @@ static int is_kept(void *arg, const char *uid)
     return claim && claim->is_completed;
 }
 
+/* A claim without a record whose containers may run: its promise counts until an Unprepare. */
+static void on_found(void *arg, const struct alq_claim_spec *found)
+{
+    struct alq_prepare *p = arg;
+    struct alq_claim *claim = alq_claims_get(&p->claims, found->uid);
+    if (!claim || claim->spec)
+        return;
+    claim->spec = alq_claim_spec_dup(found);
+    if (!claim->spec)
+        alq_claims_drop(&p->claims, claim);
+}
+
 void alq_prepare_sweep(struct alq_prepare *p)
 {
-    alq_files_sweep(p->files, is_kept, p);
+    const struct alq_files_sweeper sweeper = {is_kept, on_found, p};
+    alq_files_sweep(p->files, &sweeper);
 }
 
 void alq_prepare_start(struct alq_prepare *p)

@@ -71,9 +71,11 @@ static void name_holders(const struct alq_claim_spec *claim, const char *gpu_uui
     qsort(sorted, found, sizeof(*sorted), by_remark_and_name);
     for (i = 0; i < found; i++) {
         const struct alq_room_holder *h = &sorted[i];
-        int n = snprintf(text + used, NAMES_BYTES - used, "%s%s/%s%s%s%s", i ? ", " : "",
-                         h->claim->namespace_, h->claim->name, h->remark[0] ? " (" : "", h->remark,
-                         h->remark[0] ? ")" : "");
+        int is_named = h->claim->name[0] != 0; /* not without a record */
+        int n = snprintf(text + used, NAMES_BYTES - used, "%s%s%s%s%s%s%s", i ? ", " : "",
+                         is_named ? h->claim->namespace_ : "uid", is_named ? "/" : " ",
+                         is_named ? h->claim->name : h->claim->uid, h->remark[0] ? " (" : "",
+                         h->remark, h->remark[0] ? ")" : "");
         if (n < 0 || (i && (size_t)n >= NAMES_BYTES - used))
             break;
         used += (size_t)n < NAMES_BYTES - used ? (size_t)n : NAMES_BYTES - used - 1;

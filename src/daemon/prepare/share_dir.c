@@ -250,6 +250,36 @@ int alq_share_dir_ensure(const struct alq_config *cfg, const struct alq_share_sp
     return rc;
 }
 
+int alq_share_dir_read(const struct alq_config *cfg, const char *share_id,
+                       struct alq_share_spec *share)
+{
+    struct alq_control control;
+    alq_auto_free char *path = alq_str_printf("%s/shares/%s/control", cfg->run_dir, share_id);
+    alq_auto_close int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (fd < 0 || pread(fd, &control, sizeof(control), 0) != (ssize_t)sizeof(control) ||
+        control.magic != ALQ_CONTROL_MAGIC || control.version != ALQ_SHARE_VERSION ||
+        strncmp(control.share_id, share_id, sizeof(control.share_id)) != 0 ||
+        !memchr(control.gpu_uuid, '\0', sizeof(control.gpu_uuid)))
+        return -1;
+    const struct alq_control_values *in_force = &control.values[control.sequence & 1];
+    if (in_force->memory_limit_bytes > INT64_MAX || in_force->compute_limit_pct > ALQ_CORES_ALL)
+        return -1;
+    memset(share, 0, sizeof(*share));
+    snprintf(share->share_id, sizeof(share->share_id), "%s", share_id);
+    memcpy(share->gpu_uuid, control.gpu_uuid, sizeof(share->gpu_uuid));
+    share->memory_bytes = in_force->memory_limit_bytes;
+    share->cores_pct = in_force->compute_limit_pct;
+    return 0;
+}
+
+int alq_share_dir_is_in_use(const struct alq_config *cfg, const char *share_id)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}; /* the whole file */
+    alq_auto_free char *path = alq_str_printf("%s/shares/%s/usage", cfg->run_dir, share_id);
+    alq_auto_close int fd = path ? open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    return fd >= 0 && !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+}
+
 int alq_share_dir_remove(const struct alq_config *cfg, const char *share_id, struct alq_err *err)
 {
     alq_auto_free char *path = alq_str_printf("%s/shares/%s", cfg->run_dir, share_id);

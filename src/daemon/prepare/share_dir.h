@@ -23,6 +23,14 @@ int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err);
 int alq_share_dir_ensure(const struct alq_config *cfg, const struct alq_share_spec *share,
                          unsigned *made, struct alq_err *err);
 
+/* What the share's control file has in force, for a claim without a record: gpu_uuid, memory_bytes,
+ * cores_pct, and its id. -1: there is no such file, or it is none of this share. */
+int alq_share_dir_read(const struct alq_config *cfg, const char *share_id,
+                       struct alq_share_spec *share);
+
+/* Whether a process holds a slot of the share: it runs, and so does its container. */
+int alq_share_dir_is_in_use(const struct alq_config *cfg, const char *share_id);
+
 /* Takes the directory away; a missing one is success. */
 int alq_share_dir_remove(const struct alq_config *cfg, const char *share_id, struct alq_err *err);
 

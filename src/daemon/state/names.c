@@ -18,6 +18,7 @@
 struct alq_names {
     char *path;
     json_t *by_uuid;
+    int is_unsaved;
 };
 
 static int is_good(const json_t *root)
@@ -92,8 +93,10 @@ const char *alq_names_find(const struct alq_names *names, const char *name)
 
 void alq_names_learn(struct alq_names *names, const char *uuid, const char *name)
 {
-    if (!json_object_get(names->by_uuid, uuid) && !alq_names_find(names, name))
-        json_object_set_new(names->by_uuid, uuid, json_string(name));
+    if (json_object_get(names->by_uuid, uuid) || alq_names_find(names, name))
+        return;
+    json_object_set_new(names->by_uuid, uuid, json_string(name));
+    names->is_unsaved = 1;
 }
 
 /* The number of its minor if free, else the first free one. */
@@ -107,7 +110,6 @@ static void new_name(const struct alq_names *names, uint32_t minor,
 
 int alq_names_assign(struct alq_names *names, struct alq_gpu_list *list, struct alq_err *err)
 {
-    int is_changed = 0;
     for (int is_second = 0; is_second < 2; is_second++) {
         for (size_t i = 0; i < list->count; i++) {
             struct alq_gpu *gpu = &list->gpus[i];
@@ -123,13 +125,15 @@ int alq_names_assign(struct alq_names *names, struct alq_gpu_list *list, struct 
             if (!is_second && strcmp(own, gpu->name) != 0)
                 continue;
             json_object_set_new(names->by_uuid, gpu->uuid, json_string(gpu->name));
-            is_changed = 1;
+            names->is_unsaved = 1;
         }
     }
-    if (!is_changed)
+    if (!names->is_unsaved)
         return 0;
     alq_auto_free char *text = alq_json_dump(names->by_uuid);
     if (!text)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    return alq_file_write_atomic(names->path, text, strlen(text), 0600, 1, err);
+    int rc = alq_file_write_atomic(names->path, text, strlen(text), 0600, 1, err);
+    names->is_unsaved = rc != 0;
+    return rc;
 }

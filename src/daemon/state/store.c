@@ -23,6 +23,8 @@
 struct alq_store {
     char *dir; /* <state dir>/claims */
     int lock;
+    char **unread; /* UIDs whose records lie there still but could not be read or set aside */
+    size_t unread_count;
 };
 
 /* The two lines of a lock file. */
@@ -132,6 +134,9 @@ void alq_store_close(struct alq_store *store)
         return;
     if (store->lock >= 0)
         close(store->lock);
+    for (size_t i = 0; i < store->unread_count; i++)
+        free(store->unread[i]);
+    free(store->unread);
     free(store->dir);
     free(store);
 }
@@ -146,20 +151,45 @@ static char *aside_path(const char *path, int i)
     return i ? alq_str_printf("%s.bad.%d", path, i) : alq_str_printf("%s.bad", path);
 }
 
-static void set_aside(const struct alq_store *store, const char *name, const char *why)
+static int rename_aside(const char *from, const char *why)
 {
-    alq_auto_free char *from = alq_str_printf("%s/%s", store->dir, name);
-    for (int i = 0; from && i < SET_ASIDE_MAX; i++) {
+    for (int i = 0; i < SET_ASIDE_MAX; i++) {
         alq_auto_free char *to = aside_path(from, i);
-        if (!to || (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) && errno == EEXIST))
-            continue;
+        if (!to || renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)) {
+            if (to && errno == EEXIST)
+                continue;
+            return -1;
+        }
         alq_error(ALQ_LOG_KV({"file", from}, {"kept_as", to}),
-                  "record set aside: %s; its claim's files stay for containers that run, until "
-                  "the kubelet prepares it anew or unprepares it",
+                  "record set aside: %s; its claim's files and promise stay for containers that "
+                  "run, until the kubelet prepares it anew or unprepares it",
                   why);
-        return;
+        return 0;
     }
-    alq_error(ALQ_LOG_KV({"file", name}), "bad record (%s) cannot be set aside", why);
+    return -1;
+}
+
+/* A record that cannot be read at all stays where it is: its disk may be better at the next start.
+ */
+static int set_aside(struct alq_store *store, const char *uid, int is_unreadable, const char *why)
+{
+    alq_auto_free char *path = record_path(store, uid);
+    if (!is_unreadable && path && !rename_aside(path, why))
+        return 0;
+    alq_error(ALQ_LOG_KV({"file", path}),
+              "record not used: %s; its claim's files and promise stay for containers that run, "
+              "until the kubelet prepares it anew or unprepares it",
+              why);
+    char **more = realloc(store->unread, (store->unread_count + 1) * sizeof(*more));
+    char *copy = strdup(uid);
+    if (more)
+        store->unread = more;
+    if (!more || !copy) {
+        free(copy);
+        return -1;
+    }
+    store->unread[store->unread_count++] = copy;
+    return 0;
 }
 
 /* The claim's UID out of "<uid>.record". */
@@ -216,7 +246,8 @@ int alq_store_load(struct alq_store *store, void (*each)(void *arg, struct alq_r
             *err = why;
             return alq_err_wrap(err, "record of claim %s", uid);
         } else {
-            set_aside(store, entry->d_name, why.text);
+            if (set_aside(store, uid, rc == ALQ_EIO, why.text))
+                return alq_err_set(err, ALQ_ENOMEM, "record of claim %s: out of memory", uid);
             bad++;
         }
     }
@@ -247,7 +278,24 @@ int alq_store_is_set_aside(const struct alq_store *store, const char *uid)
     struct stat st;
     alq_auto_free char *path = record_path(store, uid);
     alq_auto_free char *aside = path ? aside_path(path, 0) : NULL;
+    for (size_t i = 0; i < store->unread_count; i++)
+        if (!strcmp(store->unread[i], uid))
+            return 1;
     return aside && !lstat(aside, &st);
+}
+
+void alq_store_forget_aside(struct alq_store *store, const char *uid)
+{
+    struct stat st;
+    alq_auto_free char *path = record_path(store, uid);
+    for (int i = 0; path && i < SET_ASIDE_MAX; i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_auto_free char *aside = aside_path(path, i);
+        if (!aside || lstat(aside, &st))
+            return;
+        if (alq_file_remove_tree(aside, &err))
+            alq_warn(ALQ_LOG_KV({"uid", uid}), "%s", err.text);
+    }
 }
 
 int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *err)

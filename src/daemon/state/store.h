@@ -2,7 +2,8 @@
 /*
  * Records as files, <state dir>/claims/<claim uid>.record, one writer at a time by a lock on
  * <state dir>/lock. Writing is atomic and durable. A file that is no good record is set aside as
- * <name>.bad (.bad.1, ...) and costs nobody else. Blocking: workers, or before the loop runs.
+ * <name>.bad (.bad.1, ...), one that the disk does not give is left, and neither costs anybody
+ * else. Blocking: workers, or before the loop runs.
  */
 #ifndef ALQ_DAEMON_STATE_STORE_H
 #define ALQ_DAEMON_STATE_STORE_H
@@ -23,10 +24,13 @@ void alq_store_close(struct alq_store *store);
 int alq_store_load(struct alq_store *store, void (*each)(void *arg, struct alq_record *record),
                    void *arg, struct alq_err *err);
 
-/* Whether there is a record of the claim, and whether one was set aside, now or in an earlier run.
- */
+/* Whether there is a record of the claim, and whether there was one that could not be used, now or
+ * in an earlier run. */
 int alq_store_has(const struct alq_store *store, const char *uid);
 int alq_store_is_set_aside(const struct alq_store *store, const char *uid);
+
+/* The claim is prepared anew, or over: what was set aside of it goes. */
+void alq_store_forget_aside(struct alq_store *store, const char *uid);
 
 int alq_store_put(struct alq_store *store, const struct alq_record *record, struct alq_err *err);
 /* A missing record is success. */

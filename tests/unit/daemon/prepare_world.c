@@ -68,11 +68,11 @@ int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err
     return 0;
 }
 
-void alq_files_sweep(struct alq_files *files, int (*is_kept)(void *arg, const char *uid), void *arg)
+void alq_files_sweep(struct alq_files *files, const struct alq_files_sweeper *sweeper)
 {
     (void)files;
     for (unsigned n = 0; n < WORLD_CLAIMS; n++) {
-        if (!world.files[n].is_made || is_kept(arg, id_of(n).uid))
+        if (!world.files[n].is_made || sweeper->is_kept(sweeper->arg, id_of(n).uid))
             continue;
         memset(&world.files[n], 0, sizeof(world.files[n]));
         world.swept++;

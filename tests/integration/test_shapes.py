@@ -156,7 +156,7 @@ class WholeGpu(cluster_case.ClusterCase):
         described = self.describe("heir", "FailedPrepareDynamicResources", "no room on hami-gpu-0")
         message = next(line for line in described.splitlines() if "no room" in line)
         self.assertIn("claim default/heir: no room on hami-gpu-0: asked are 1Gi and 50 cores, left are", message)
-        self.assertIn("and 40; held by default/ghost (no longer allocated); tried again until they are unprepared", message)
+        self.assertIn("and 40 cores; held by default/ghost (no longer allocated); tried again until they are unprepared", message)
         peer.unprepare(("default", "ghost", uid))
         phase, log = self.finish("heir")
         self.assertEqual((phase, totals(log)[H100]), ("Succeeded", GiB), log)

@@ -54,12 +54,15 @@ static int take_capacity(const json_t *consumed, const char *key, uint64_t prese
         rc = alq_quantity_to_u64(q, out, err);
     if (rc)
         return alq_err_wrap(err, "consumedCapacity.%s", key);
-    if (*out > max)
-        return alq_err_set(err, ALQ_EINVAL,
-                           "consumedCapacity.%s: %s is more than the %" PRIu64
-                           " that the GPU can give",
-                           key, text, max);
-    return 0;
+    if (*out <= max)
+        return 0;
+    char most[ALQ_QUANTITY_TEXT_BYTES];
+    alq_quantity_format(alq_quantity_from_u64(max), 1, most);
+    return alq_err_set(
+        err, ALQ_EINVAL,
+        "consumedCapacity.%s: %.64s is more than the %s that the GPU can give; delete "
+        "the claim to have it allocated anew",
+        key, text, most);
 }
 
 static int read_result(const json_t *result, const json_t *config, const char *driver,
@@ -81,10 +84,11 @@ static int read_result(const json_t *result, const json_t *config, const char *d
         return alq_err_set(err, ALQ_EINVAL, "request name \"%s\" is too long", request);
     memcpy(s->request, request, base);
     if (strcmp(s->pool, pool) != 0)
-        return alq_err_set(err, ALQ_EINVAL,
-                           "device %s was allocated from pool %s, this node's is %s; the pod is "
-                           "on the wrong node",
-                           s->device, s->pool, pool);
+        return alq_err_set(
+            err, ALQ_EINVAL,
+            "device %s was allocated from pool %.80s, this node's is %.80s; the pod is "
+            "on the wrong node",
+            s->device, s->pool, pool);
     const struct alq_gpu *gpu = find_gpu(gpus, s->device);
     if (!gpu)
         return alq_err_set(err, ALQ_ENOENT,
@@ -106,6 +110,8 @@ static int read_result(const json_t *result, const json_t *config, const char *d
     /* None at all: the server's DRAConsumableCapacity is off and the device was given whole. */
     const json_t *consumed = json_object_get(result, "consumedCapacity");
     uint64_t cores = 0;
+    if (consumed && !json_is_object(consumed))
+        return alq_err_set(err, ALQ_EINVAL, "consumedCapacity: not an object");
     rc = take_capacity(consumed, "memory", s->memory_bytes, s->memory_bytes, &s->memory_bytes, err);
     if (!rc)
         rc = take_capacity(consumed, "cores", ALQ_CORES_ALL, ALQ_CORES_ALL, &cores, err);
@@ -152,7 +158,7 @@ static int read_results(const json_t *results, const json_t *config, const char 
             rc = read_result(result, config, driver, pool, gpus, s, err);
         }
         if (rc)
-            return alq_err_wrap(err, "result %zu", i);
+            return alq_err_wrap(err, "result %zu%s%s", i, s->device[0] ? ", " : "", s->device);
         claim->share_count++;
     }
     if (claim->share_count)

@@ -89,14 +89,17 @@ static int refuse(const struct alq_claim_spec *claim, const struct alq_share_spe
                   size_t count, struct alq_err *err)
 {
     char names[NAMES_BYTES + 32], want[ALQ_QUANTITY_TEXT_BYTES], left[ALQ_QUANTITY_TEXT_BYTES];
+    char what[64] = "is the whole GPU"; /* as of a server without consumable capacity */
     uint64_t all = share->gpu_memory_bytes;
     name_holders(claim, share->gpu_uuid, holders, count, names);
     format_bytes(asked.memory_bytes, want);
+    if (asked.memory_bytes != all || asked.cores_pct != ALQ_CORES_ALL)
+        snprintf(what, sizeof(what), "are %s and %" PRIu64 " cores", want, asked.cores_pct);
     format_bytes(all > held.memory_bytes ? all - held.memory_bytes : 0, left);
     return alq_err_set(err, ALQ_EBUSY,
-                       "no room on %s: asked are %s and %" PRIu64 " cores, left are %s and %" PRIu64
-                       "; held by %s; tried again until they are unprepared",
-                       share->device, want, asked.cores_pct, left,
+                       "no room on %s: asked %s, left are %s and %" PRIu64
+                       " cores; held by %s; tried again until they are unprepared",
+                       share->device, what, left,
                        held.cores_pct < ALQ_CORES_ALL ? ALQ_CORES_ALL - held.cores_pct : 0, names);
 }
 

@@ -29,7 +29,7 @@ static int take_word(const json_t *object, const char *key, const char *name,
         *out = w->value;
         return 0;
     }
-    return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is none of %s", name,
+    return alq_err_set(err, ALQ_EINVAL, "%s: \"%.64s\" is none of %s", name,
                        json_is_string(value) ? json_string_value(value) : "(not a string)", choice);
 }
 
@@ -102,10 +102,11 @@ int alq_share_config_apply(const json_t *parameters, struct alq_share_tuning *tu
     const char *kind = alq_json_str(parameters, "kind");
     if (!version || !kind || strcmp(version, ALQ_SHARE_CONFIG_API_VERSION) != 0 ||
         strcmp(kind, "ShareConfig") != 0)
-        return alq_err_set(err, ALQ_EINVAL,
-                           "apiVersion \"%s\", kind \"%s\": only " ALQ_SHARE_CONFIG_API_VERSION
-                           " ShareConfig is known",
-                           version ? version : "", kind ? kind : "");
+        return alq_err_set(
+            err, ALQ_EINVAL,
+            "apiVersion \"%.64s\", kind \"%.64s\": only " ALQ_SHARE_CONFIG_API_VERSION
+            " ShareConfig is known",
+            version ? version : "", kind ? kind : "");
     int rc = alq_json_only_keys(parameters, keys, "ShareConfig", err);
     if (!rc)
         rc = take_compute(parameters, &result, err);

@@ -191,6 +191,126 @@ static void read_of_an_unallocated_claim_says_so(void **state)
     json_decref(object);
 }
 
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
+
+#define OF(driver, request, device, more)                                                          \
+    "{\"driver\":\"" driver "\",\"request\":\"" request                                            \
+    "\",\"pool\":\"node-a\",\"device\":\"" device "\"" more "}"
+#define R(request, device, more) OF(DRIVER, request, device, more)
+#define TAKES(cores, memory)                                                                       \
+    ",\"consumedCapacity\":{\"cores\":\"" cores "\",\"memory\":\"" memory "\"}"
+#define ADMIN ",\"adminAccess\":true"
+#define NAME63 "n23456789012345678901234567890123456789012345678901234567890123"
+
+/* Each result as "request@gpu cores memory-in-bytes [admin]; "; or the code and words of the error.
+ */
+struct shape {
+    const char *results;
+    const char *want;
+    int code;
+};
+
+static const struct shape shapes[] = {
+    /* several requests, several results of one GPU, of a request with count 2 */
+    {R("a", "hami-gpu-0", TAKES("30", "4Gi")) "," R("b", "hami-gpu-1", TAKES("60", "8Gi")),
+     "a@GPU-0 30 4294967296; b@GPU-1 60 8589934592; ", 0},
+    {R("a", "hami-gpu-0", TAKES("30", "1Gi")) "," R("b", "hami-gpu-0", TAKES("60", "1Gi")),
+     "a@GPU-0 30 1073741824; b@GPU-0 60 1073741824; ", 0},
+    {R("a", "hami-gpu-0", TAKES("1", "1Mi")) "," R("a", "hami-gpu-1", TAKES("1", "1Mi")),
+     "a@GPU-0 1 1048576; a@GPU-1 1 1048576; ", 0},
+    /* subrequests go by the base name, of the longest names too */
+    {R("main/small", "hami-gpu-0", TAKES("1", "1Mi")), "main@GPU-0 1 1048576; ", 0},
+    {R(NAME63 "/" NAME63, "hami-gpu-0", TAKES("1", "1Mi")), NAME63 "@GPU-0 1 1048576; ", 0},
+    {R(NAME63 "x/y", "hami-gpu-0", TAKES("1", "1Mi")), "too long", ALQ_EINVAL},
+    /* other drivers' results are not ours, whatever they hold */
+    {OF("net.example.com", "n", "eth0", TAKES("lots", "x")) "," R("a", "hami-gpu-0",
+                                                                  TAKES("5", "1Mi")),
+     "a@GPU-0 5 1048576; ", 0},
+    {OF("net.example.com", "n", "eth0", ""),
+     "no device of driver " DRIVER " in its allocation (but of net.example.com)", ALQ_EINVAL},
+    {"", "no device of driver", ALQ_EINVAL},
+    /* adminAccess is promised nothing, whatever it says it consumes */
+    {R("mon", "hami-gpu-0", ADMIN TAKES("100", "143771Mi")), "mon@GPU-0 100 150754820096 admin; ",
+     0},
+    {R("mon", "hami-gpu-0", ADMIN), "mon@GPU-0 100 150754820096 admin; ", 0},
+    {R("mon", "hami-gpu-0", ADMIN TAKES("1", "lots")), "mon@GPU-0 100 150754820096 admin; ", 0},
+    {R("a", "hami-gpu-0", ",\"adminAccess\":false" TAKES("1", "1Mi")), "a@GPU-0 1 1048576; ", 0},
+    /* what is not said is consumed whole: the gate is off, or the slice's default */
+    {R("a", "hami-gpu-0", ""), "a@GPU-0 100 150754820096; ", 0},
+    {R("a", "hami-gpu-0", ",\"consumedCapacity\":{}"), "a@GPU-0 100 150754820096; ", 0},
+    {R("a", "hami-gpu-0", ",\"consumedCapacity\":{\"cores\":\"7\"}"), "a@GPU-0 7 150754820096; ",
+     0},
+    {R("a", "hami-gpu-0", ",\"consumedCapacity\":{\"memory\":\"1Mi\",\"shares\":\"1\"}"),
+     "a@GPU-0 100 1048576; ", 0},
+    {R("a", "hami-gpu-0", ",\"consumedCapacity\":\"4Gi\""), "not an object", ALQ_EINVAL},
+    /* quantities in every form, rounded up to whole ones */
+    {R("a", "hami-gpu-0", TAKES("0", "4294967296")), "a@GPU-0 0 4294967296; ", 0},
+    {R("a", "hami-gpu-0", TAKES("1e1", "1.5G")), "a@GPU-0 10 1500000000; ", 0},
+    {R("a", "hami-gpu-0", TAKES("500m", "0.5Gi")), "a@GPU-0 1 536870912; ", 0},
+    {R("a", "hami-gpu-0", TAKES("99001m", "1e9")), "a@GPU-0 100 1000000000; ", 0},
+    {R("a", "hami-gpu-0", TAKES("0.1k", "1048576k")), "a@GPU-0 100 1048576000; ", 0},
+    {R("a", "hami-gpu-0", TAKES("+5", "1E-3")), "a@GPU-0 5 1; ", 0},
+    {R("a", "hami-gpu-0", TAKES("5", "100m")), "a@GPU-0 5 1; ", 0},
+    {R("a", "hami-gpu-0", TAKES("5", "4 Gi")), "4 Gi", ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("5", "4gi")), "4gi", ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("5", "")), "consumedCapacity.memory", ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("5", "0")), "0 bytes; ask for 1Mi", ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("5", "-4Gi")), "negative", ALQ_ERANGE},
+    {R("a", "hami-gpu-0", TAKES("5", "16Ei")), "consumedCapacity.memory", 1},
+    {R("a", "hami-gpu-0", TAKES("5", "1e300")), "consumedCapacity.memory", 1},
+    {R("a", "hami-gpu-0", TAKES("5", "143772Mi")),
+     "result 0, hami-gpu-0: consumedCapacity.memory: 143772Mi is more than the 143771Mi",
+     ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("101", "1Mi")), "101 is more than the 100", ALQ_EINVAL},
+    {R("a", "hami-gpu-0", TAKES("100001m", "1Mi")), "more than the 100", ALQ_EINVAL},
+    /* one bad result spoils the claim; the error says which */
+    {R("a", "hami-gpu-0", TAKES("1", "1Mi")) "," R("b", "hami-gpu-7", TAKES("1", "1Mi")),
+     "result 1, hami-gpu-7: device hami-gpu-7 is not on this node (it has 2 GPUs)", ALQ_ENOENT},
+};
+
+static int read_results_of(const char *results, char *text, size_t size, struct alq_err *err)
+{
+    struct alq_claim_id id = {.uid = "u", .namespace_ = "ns", .name = "c"};
+    struct alq_claim_spec *claim = NULL;
+    json_t *object = NULL;
+    char json[4096];
+    snprintf(json, sizeof(json),
+             "{\"metadata\":{\"uid\":\"u\"},\"status\":{\"allocation\":{\"devices\":{\"results\":["
+             "%s]}}}}",
+             results);
+    assert_int_equal(alq_json_parse(json, strlen(json), "claim", &object, NULL), 0);
+    int rc = read_claim(object, &id, &claim, err);
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; !rc && i < claim->share_count; i++) {
+        const struct alq_share_spec *s = &claim->shares[i];
+        assert_int_equal(s->index, i);
+        used += (size_t)snprintf(text + used, size - used, "%s@%s %u %llu%s; ", s->request,
+                                 s->gpu_uuid, s->cores_pct, (unsigned long long)s->memory_bytes,
+                                 s->is_admin ? " admin" : "");
+    }
+    alq_claim_spec_free(claim);
+    json_decref(object);
+    return rc;
+}
+
+static void read_of_every_shape_gives_shares_or_a_clear_error(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        const struct shape *shape = &shapes[i];
+        struct alq_err err = ALQ_ERR_INIT;
+        char text[512];
+        int rc = read_results_of(shape->results, text, sizeof(text), &err);
+        int is_right =
+            shape->code ? rc && strstr(err.text, shape->want) : !rc && !strcmp(text, shape->want);
+        if (!is_right || (shape->code < 0 && rc != shape->code))
+            fail_msg("%s\ngives %d \"%s%s\"\nand not %d \"%s\"", shape->results, rc, text, err.text,
+                     shape->code, shape->want);
+    }
+}
+
 /* ---- ShareConfig ------------------------------------------------------------------------------
  */
 
@@ -241,16 +361,131 @@ static void resolve_leaves_other_drivers_parameters_alone(void **state)
     assert_int_equal(t.policy, 0);
 }
 
-static void resolve_of_unknown_fields_names_where_they_stand(void **state)
+static void resolve_of_several_of_one_source_lets_the_later_win(void **state)
+{
+    (void)state;
+    struct alq_share_tuning t;
+    static const char text[] =
+        "[" ENTRY("FromClaim", "\"a\"", "d", ",\"compute\":{\"policy\":\"Burst\",\"priority\":1}") "," ENTRY(
+            "FromClaim", "", "d",
+            ",\"compute\":{\"policy\":\"Hard\"}") "," ENTRY("FromClaim", "\"b\",\"c/x\"", "d",
+                                                            ",\"logLevel\":\"debug\"") "," ENTRY("F"
+                                                                                                 "r"
+                                                                                                 "o"
+                                                                                                 "m"
+                                                                                                 "C"
+                                                                                                 "l"
+                                                                                                 "a"
+                                                                                                 "s"
+                                                                                                 "s",
+                                                                                                 "",
+                                                                                                 "d",
+                                                                                                 ","
+                                                                                                 "\"co"
+                                                                                                 "m"
+                                                                                                 "p"
+                                                                                                 "u"
+                                                                                                 "t"
+                                                                                                 "e"
+                                                                                                 "\":{"
+                                                                                                 "\"pol"
+                                                                                                 "i"
+                                                                                                 "c"
+                                                                                                 "y"
+                                                                                                 "\""
+                                                                                                 ":"
+                                                                                                 "\"No"
+                                                                                                 "n"
+                                                                                                 "e"
+                                                                                                 "\"}"
+                                                                                                 ","
+                                                                                                 "\"lo"
+                                                                                                 "g"
+                                                                                                 "L"
+                                                                                                 "e"
+                                                                                                 "v"
+                                                                                                 "e"
+                                                                                                 "l"
+                                                                                                 "\":"
+                                                                                                 "\"war"
+                                                                                                 "n"
+                                                                                                 "\"") "]";
+    static const struct {
+        const char *request;
+        uint32_t policy, priority, log_level;
+    } wants[] = {{"a", ALQ_POLICY_HARD, 1, 2},   {"b", ALQ_POLICY_HARD, 0, 4},
+                 {"b/y", ALQ_POLICY_HARD, 0, 4}, {"c/x", ALQ_POLICY_HARD, 0, 4},
+                 {"c/y", ALQ_POLICY_HARD, 0, 2}, {"c", ALQ_POLICY_HARD, 0, 2},
+                 {"ab", ALQ_POLICY_HARD, 0, 2}};
+    for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
+        assert_int_equal(resolve(text, wants[i].request, &t, NULL), 0);
+        assert_int_equal(t.policy, wants[i].policy);
+        assert_int_equal(t.priority, wants[i].priority);
+        assert_int_equal(t.log_level, wants[i].log_level);
+    }
+}
+
+static void resolve_refuses_whatever_it_does_not_know(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {",\"computer\":{}", "computer"},
+        {",\"compute\":[]", "compute: not an object"},
+        {",\"compute\":{\"policy\":\"hard\"}", "\"hard\" is none of Hard, Burst, None"},
+        {",\"compute\":{\"policy\":1}", "compute.policy"},
+        {",\"compute\":{\"polcy\":\"Hard\"}", "polcy"},
+        {",\"compute\":{\"priority\":2}", "compute.priority: neither 0 nor 1"},
+        {",\"compute\":{\"priority\":\"1\"}", "compute.priority"},
+        {",\"compute\":{\"priority\":0.5}", "compute.priority"},
+        {",\"memory\":{\"onExhausted\":\"Swap\"}", "\"Swap\" is none of Fail, Wait"},
+        {",\"memory\":{\"onExhausted\":\"Wait\"}", "not supported by this version; use Fail"},
+        {",\"memory\":{\"waitSeconds\":-1}", "memory.waitSeconds"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":\"1Gi\"}}", "spillToHost is not supported"},
+        {",\"logLevel\":\"trace\"", "\"trace\" is none of error, warn, info, debug"},
+        {",\"logLevel\":4", "logLevel"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        struct alq_share_tuning t;
+        char text[512];
+        snprintf(text, sizeof(text), "[" ENTRY("FromClass", "", "d", "%s") "]", bad[i][0]);
+        int rc = resolve(text, "a", &t, &err);
+        if ((rc != ALQ_EINVAL && rc != ALQ_ENOTSUP) || !strstr(err.text, bad[i][1]) ||
+            !strstr(err.text, "configuration 0 of the device class"))
+            fail_msg("%s: %d \"%s\" and not \"%s\"", bad[i][0], rc, err.text, bad[i][1]);
+        assert_int_equal(t.policy + t.priority + t.log_level, 0);
+    }
+}
+
+static void resolve_of_another_kind_or_version_names_the_one_that_is_known(void **state)
+{
+    (void)state;
+    static const char *const parameters[] = {
+        "{\"apiVersion\":\"resource.nvidia.com/v1beta1\",\"kind\":\"GpuConfig\"}",
+        "{\"apiVersion\":\"config.aliquot.dev/v1\",\"kind\":\"ShareConfig\"}",
+        "{\"apiVersion\":\"config.aliquot.dev/v1alpha1\",\"kind\":\"Shareconfig\"}",
+        "{\"kind\":\"ShareConfig\"}", "{}"};
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        struct alq_share_tuning t;
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "[{\"source\":\"FromClaim\",\"opaque\":{\"driver\":\"d\",\"parameters\":%s}}]",
+                 parameters[i]);
+        assert_int_equal(resolve(text, "a", &t, &err), ALQ_EINVAL);
+        assert_non_null(strstr(err.text, "only config.aliquot.dev/v1alpha1 ShareConfig is known"));
+        assert_non_null(strstr(err.text, "of the claim"));
+    }
+}
+
+static void resolve_of_an_entry_for_another_request_is_not_read(void **state)
 {
     (void)state;
     struct alq_share_tuning t;
     struct alq_err err = ALQ_ERR_INIT;
-    assert_int_equal(
-        resolve("[" ENTRY("FromClass", "", "d", ",\"computer\":{}") "]", "a", &t, &err),
-        ALQ_EINVAL);
-    assert_non_null(strstr(err.text, "device class"));
-    assert_non_null(strstr(err.text, "computer"));
+    static const char text[] = "[" ENTRY("FromClaim", "\"other\"", "d", ",\"what\":1") "]";
+    assert_int_equal(resolve(text, "a", &t, NULL), 0);
+    assert_int_equal(resolve(text, "other/x", &t, &err), ALQ_EINVAL);
 }
 
 /* ---- room -------------------------------------------------------------------------------------
@@ -294,6 +529,21 @@ static void room_is_exact_to_the_byte_and_the_percent(void **state)
     assert_int_equal(alq_room_check(&asked, holders, 1, NULL), ALQ_EBUSY);
 }
 
+static void room_refused_to_a_whole_gpu_says_so_and_lists_holders_in_order(void **state)
+{
+    (void)state;
+    struct alq_share_spec held[] = {share("g", 10, 10, 0)}, asks[] = {share("g", 1024, 100, 0)};
+    struct alq_claim_spec c1 = claim_of("1", held, 1), c2 = claim_of("2", held, 1),
+                          c3 = claim_of("3", held, 1), asked = claim_of("a", asks, 1);
+    const struct alq_room_holder holders[] = {{&c3, ""}, {&c1, ""}, {&c2, "deleted"}};
+    struct alq_err err = ALQ_ERR_INIT;
+    assert_int_equal(alq_room_check(&asked, holders, 3, &err), ALQ_EBUSY);
+    assert_string_equal(err.text,
+                        "no room on hami-g: asked is the whole GPU, left are 994Mi and 70 cores; "
+                        "held by ns/claim-2 (deleted), ns/claim-1, ns/claim-3; tried again until "
+                        "they are unprepared");
+}
+
 static void room_counts_all_shares_of_a_gpu_and_no_others(void **state)
 {
     (void)state;
@@ -316,10 +566,15 @@ int main(void)
         cmocka_unit_test(read_without_consumed_capacity_gives_the_whole_device),
         cmocka_unit_test(read_of_another_claim_of_the_name_says_replaced),
         cmocka_unit_test(read_of_an_unallocated_claim_says_so),
+        cmocka_unit_test(read_of_every_shape_gives_shares_or_a_clear_error),
         cmocka_unit_test(resolve_lays_the_claim_over_the_class_field_by_field),
         cmocka_unit_test(resolve_leaves_other_drivers_parameters_alone),
-        cmocka_unit_test(resolve_of_unknown_fields_names_where_they_stand),
+        cmocka_unit_test(resolve_of_several_of_one_source_lets_the_later_win),
+        cmocka_unit_test(resolve_refuses_whatever_it_does_not_know),
+        cmocka_unit_test(resolve_of_another_kind_or_version_names_the_one_that_is_known),
+        cmocka_unit_test(resolve_of_an_entry_for_another_request_is_not_read),
         cmocka_unit_test(room_is_exact_to_the_byte_and_the_percent),
+        cmocka_unit_test(room_refused_to_a_whole_gpu_says_so_and_lists_holders_in_order),
         cmocka_unit_test(room_counts_all_shares_of_a_gpu_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

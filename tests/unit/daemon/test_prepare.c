@@ -302,7 +302,7 @@ static void room_is_waited_for_until_a_second_before_the_deadline(void **state)
     assert_waits(call);
     world_advance(1);
     assert_says(call, "claim ns/c1: no room on hami-gpu-0: asked are 10Mi and 30 cores, left are "
-                      "990Mi and 20; held by ns/c0; tried again");
+                      "990Mi and 20 cores; held by ns/c0; tried again");
     assert_int_equal(call->code, ALQ_EBUSY);
     assert_int_equal(world_cores(0), 80);
     world_stop();

@@ -4,10 +4,13 @@ everything wrong. What the calls do to claims is in test_daemon.py."""
 
 import os
 import pathlib
+import signal
 import socket
+import subprocess
 import sys
 import time
 import unittest
+import uuid
 import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -161,16 +164,6 @@ class Server(unittest.TestCase):
 
     # ---- transport
 
-    def test_get_info_is_quick_while_prepares_hang(self):
-        self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/hang", "delaySeconds": 1, "code": 200}))
-        future = self.peer.prepare_later(self.claim("hang", [result()]))
-        peer = Peer(self.world.registration_socket)
-        self.addCleanup(peer.close)
-        started = time.monotonic()
-        peer.get_info()
-        self.assertLess(time.monotonic() - started, 1)
-        future.result()
-
     def test_cancelled_call_leaves_the_daemon_well(self):
         self.world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/gone", "delaySeconds": 0.5, "code": 200}))
         claim = self.claim("gone", [result()])
@@ -205,13 +198,172 @@ class Server(unittest.TestCase):
         self.assertEqual(dict(self.peer.prepare()), {})
 
 
+def slow_host(**ms):
+    """Command prefix that makes a daemon's disk (fsync) or name server (dns) slow."""
+    return ("env", f"LD_PRELOAD={BUILD / 'tests/unit/daemon/alq-test-slow-host.so'}",
+            *(f"ALQ_TEST_{name.upper()}_MS={value}" for name, value in ms.items()))
+
+
 class Life(unittest.TestCase):
-    """Starts and ends: each test has a daemon of its own."""
+    """Starts, ends and strange hosts: each test has a daemon of its own."""
 
     def world(self, **more):
         world = World(**more)
         self.addCleanup(world.close)
         return world
+
+    def connect(self, path):
+        peer = Peer(path)
+        self.addCleanup(peer.close)
+        return peer
+
+    # ---- GetInfo is answered whatever goes on. A daemon that waits in its loop answers none of these calls before what
+    # ---- it waits for is over; how long one takes is not looked at.
+
+    def answers_while(self, path, is_going_on, least):
+        """GetInfo again and again, each on a connection of its own; at least so many answers while it goes on."""
+        answered = 0
+        while is_going_on():
+            peer = Peer(path)
+            self.assertEqual(peer.get_info(timeout=20).name, DRIVER)
+            peer.close()
+            answered += 1
+            time.sleep(0.005)
+        self.assertGreaterEqual(answered, least)
+
+    def test_get_info_while_110_claims_are_prepared_on_a_slow_host(self):
+        world = self.world()
+        world.start(prefix=slow_host(fsync=50))
+        peer = self.connect(world.dra_socket)
+        claims = [world.claim(f"slow-{i}", [result(cores="0", memory="64Mi")]) for i in range(110)]
+        world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/slow-", "delaySeconds": 0.5, "code": 200,
+                                              "count": 110}))
+        futures = [peer.prepare_later(c) for c in claims]
+        self.answers_while(world.registration_socket, lambda: not all(f.done() for f in futures), 20)
+        for claim, future in zip(claims, futures):
+            self.assertEqual(future.result().claims[claim[2]].error, "")
+        # A start with as many records, whose specs are all lost.
+        world.stop(signal.SIGKILL)
+        for claim in claims:
+            os.unlink(world.path("cdi", f"k8s.{DRIVER}-claim_{claim[2]}.json"))
+        world.start(wait=False, prefix=slow_host(fsync=50))
+        wait_for("the registration socket", world.is_serving)
+        self.answers_while(world.registration_socket, lambda: len(os.listdir(world.path("cdi"))) < len(claims), 20)
+
+    def test_get_info_while_a_new_gpu_is_given_a_name_on_a_slow_disk(self):
+        world = self.world()
+        world.start(wait=False, prefix=slow_host(fsync=1000))
+        wait_for("the registration socket", world.is_serving)
+        self.answers_while(world.registration_socket, lambda: "GPUs" not in world.said(), 5)
+
+    def test_get_info_while_a_name_server_does_not_answer(self):
+        world = self.world()
+        with open(world.kubeconfig, encoding="utf-8") as file:
+            text = file.read()
+        with open(world.kubeconfig, "w", encoding="utf-8") as file:
+            file.write(text.replace("127.0.0.1", "api.aliquot.invalid"))
+        world.start(prefix=slow_host(dns=20000))
+        peer = self.connect(world.dra_socket)
+        claim = world.claim("unreachable", [result()])
+        future = peer.prepare_later(claim, timeout=3)
+        self.answers_while(world.registration_socket, lambda: not future.done(), 20)
+        self.assertIn("API server", future.result().claims[claim[2]].error)  # and no missed deadline
+        started = time.monotonic()
+        self.assertEqual(world.stop(), 0)
+        self.assertLess(time.monotonic() - started, 15)  # less than the name server takes
+
+    # ---- who may speak
+
+    def speak(self, path, uid):
+        """What a process of that user hears after HTTP/2's preface."""
+        code = ("import os, socket, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2])); "
+                "s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect(sys.argv[1])\n"
+                "try:\n"
+                "    s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n' + b'\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n"
+                "    print(len(s.recv(100)))\n"
+                "except OSError:\n"
+                "    print(0)")
+        done = subprocess.run([sys.executable, "-c", code, path, str(uid)], check=True, stdout=subprocess.PIPE)
+        return int(done.stdout)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can speak as others")
+    def test_only_root_and_the_daemons_own_user_are_heard(self):
+        world = self.world(with_driver=False)
+        world.start(wait=False)
+        wait_for("the registration socket", world.is_serving)
+        self.allow_everybody(world)
+        for path in (world.dra_socket, world.registration_socket):
+            self.assertGreater(self.speak(path, 0), 0)
+            self.assertEqual(self.speak(path, 65534), 0)
+        wait_for("the log line", lambda: "connection of uid 65534" in world.said())
+        self.assertEqual(world.stop(), 0)
+
+        for directory, _, files in os.walk(world.root):
+            for name in (directory, *(os.path.join(directory, f) for f in files)):
+                os.chown(name, 65534, 65534)
+        world.start(wait=False, prefix=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
+        wait_for("the registration socket", world.is_serving)
+        self.allow_everybody(world)
+        self.assertGreater(self.speak(world.dra_socket, 0), 0)
+        self.assertGreater(self.speak(world.dra_socket, 65534), 0)
+        self.assertEqual(self.speak(world.dra_socket, 65533), 0)
+
+    @staticmethod
+    def allow_everybody(world):
+        """Past the modes of directories and sockets, which keep others out already."""
+        for path in (world.root, world.path("plugins"), os.path.dirname(world.dra_socket), world.path("registry")):
+            os.chmod(path, 0o755)
+        for path in (world.dra_socket, world.registration_socket):
+            os.chmod(path, 0o666)
+
+    # ---- sockets
+
+    def test_registration_socket_goes_first(self):
+        world = self.world()
+        world.start()
+        peer = self.connect(world.dra_socket)
+        claim = world.claim("slow", [result()])
+        world.http.faults.append(httpd.Fault({"match": "GET .*/resourceclaims/slow", "delaySeconds": 1, "code": 200}))
+        future = peer.prepare_later(claim)
+        time.sleep(0.2)
+        world.daemon.send_signal(signal.SIGTERM)
+        wait_for("the registration socket to go", lambda: not os.path.exists(world.registration_socket))
+        self.assertFalse(future.done())
+        self.assertEqual(future.result().claims[claim[2]].error, "")
+        self.assertEqual(world.daemon.wait(20), 0)
+
+    def test_sockets_of_killed_instances_are_removed_and_live_ones_stay(self):
+        world = self.world(with_driver=False)
+        dead, alive = (str(uuid.uuid4()) for _ in range(2))
+        world.start(wait=False)
+        wait_for("the registration socket", world.is_serving)
+        world.stop(signal.SIGKILL)
+        self.assertTrue(os.path.exists(world.registration_socket) and os.path.exists(world.dra_socket))
+        paths = {uid: (world.path("registry", f"{DRIVER}-{uid}-reg.sock"),
+                       world.path("plugins", DRIVER, f"dra-{uid}.sock")) for uid in (dead, alive)}
+        other = world.path("registry", "other.example.com-reg.sock")
+        listeners = {}
+        for path in (*paths[dead], *paths[alive], other):
+            listeners[path] = socket.socket(socket.AF_UNIX)
+            self.addCleanup(listeners[path].close)
+            listeners[path].bind(path)
+            listeners[path].listen()
+        for path in (*paths[dead], other):
+            listeners[path].close()
+        world.start(wait=False, pod_uid=str(uuid.uuid4()))
+        wait_for("ready", lambda: "ready" in world.said())
+        for path in (*paths[dead], world.registration_socket, world.dra_socket):
+            self.assertFalse(os.path.exists(path), path)
+        for path in (*paths[alive], other):
+            self.assertTrue(os.path.exists(path), path)
+
+    def test_directory_that_is_too_long_is_a_clear_error(self):
+        world = self.world(with_driver=False)
+        for flag in ("kubelet_plugins_dir", "kubelet_registry_dir"):
+            status, said = world.run(**{flag: world.path("x" * 90)})
+            self.assertEqual(status, 1)
+            self.assertIn("--" + flag.replace("_", "-"), said)
+            self.assertIn("107 bytes", said)
 
     def test_sigterm_ends_cleanly_without_sockets(self):
         world = self.world()

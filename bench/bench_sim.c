@@ -36,6 +36,7 @@ static struct {
     __typeof__(cuMemFree_v2) *release;
     __typeof__(cuEventRecord) *record;
     __typeof__(cuEventQuery) *query;
+    __typeof__(cuEventSynchronize) *await;
     __typeof__(cuCtxSynchronize) *synchronize;
 } cu;
 
@@ -180,6 +181,7 @@ static void measure(CUfunction function, CUevent event, int is_json)
         for (int i = 0; i < CALLS; i++)
             must(cu.record(event, NULL), "cuEventRecord");
         record[b] = (now_ns() - begun) / CALLS;
+        must(cu.await(event), "cuEventSynchronize");
         begun = now_ns();
         for (int i = 0; i < CALLS; i++)
             must(cu.query(event), "cuEventQuery");
@@ -220,6 +222,7 @@ int main(int argc, char **argv)
     cu.release = (__typeof__(cu.release))entry(library, "cuMemFree_v2");
     cu.record = (__typeof__(cu.record))entry(library, "cuEventRecord");
     cu.query = (__typeof__(cu.query))entry(library, "cuEventQuery");
+    cu.await = (__typeof__(cu.await))entry(library, "cuEventSynchronize");
     cu.synchronize = (__typeof__(cu.synchronize))entry(library, "cuCtxSynchronize");
 #define CALL(name, ...) must(((__typeof__(name) *)entry(library, #name))(__VA_ARGS__), #name)
     CALL(cuInit, 0);

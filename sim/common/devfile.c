@@ -253,21 +253,14 @@ static int parse_memory(json_t *object, const char *where, struct sim_device_inf
 static int parse_device(json_t *object, const char *where, struct sim_device_info *d,
                         struct alq_err *err)
 {
-    static const char *const keys[] = {"name",
-                                       "memory",
-                                       "sms",
-                                       "uuid",
-                                       "minor",
-                                       "pci",
-                                       "profile",
-                                       "serial",
-                                       "reservedBytes",
-                                       "contextBytes",
-                                       "moduleBytes",
-                                       "numaNode",
-                                       "computeCapability",
-                                       "mig",
-                                       NULL};
+    static const char *const keys[] = {"name",          "memory",
+                                       "sms",           "uuid",
+                                       "minor",         "pci",
+                                       "profile",       "serial",
+                                       "reservedBytes", "contextBytes",
+                                       "moduleBytes",   "numaNode",
+                                       "copyEngines",   "computeCapability",
+                                       "mig",           NULL};
     int rc;
 
     if (!json_is_object(object))
@@ -279,6 +272,7 @@ static int parse_device(json_t *object, const char *where, struct sim_device_inf
     d->minor = d->index;
     d->sms = 132;
     d->cc_major = 9;
+    d->copy_engines = 3;
     if ((rc = get_text(object, where, "name", d->name, sizeof(d->name), err)))
         return rc;
     for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
@@ -292,6 +286,7 @@ static int parse_device(json_t *object, const char *where, struct sim_device_inf
     if ((rc = get_number(object, where, "sms", 1024, &d->sms, err)) ||
         (rc = get_number(object, where, "minor", 1023, &d->minor, err)) ||
         (rc = get_number(object, where, "numaNode", 255, &d->numa_node, err)) ||
+        (rc = get_number(object, where, "copyEngines", 16, &d->copy_engines, err)) ||
         (rc = get_text(object, where, "serial", d->serial, 30, err)) ||
         (rc = get_uuid(object, where, d, err)) || (rc = get_pci(object, where, d, err)) ||
         (rc = get_profile(object, where, d, err)) || (rc = get_capability(object, where, d, err)) ||
@@ -300,6 +295,8 @@ static int parse_device(json_t *object, const char *where, struct sim_device_inf
         return rc;
     if (d->mig && (d->cc_major < 8 || d->cc_minor != 0))
         return bad(err, where, "mig", "is for cards of compute capability 8.0, 9.0 and 10.0");
+    if (!d->copy_engines)
+        return bad(err, where, "copyEngines", "give at least 1");
     return d->sms ? 0 : bad(err, where, "sms", "give at least 1");
 }
 

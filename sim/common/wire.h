@@ -14,7 +14,7 @@
 #include "common/control.h"
 #include "common/layout.h"
 
-#define SIM_WIRE_VERSION 2u
+#define SIM_WIRE_VERSION 3u
 #define SIM_MESSAGE_BYTES (160u * 1024u)
 #define SIM_COMMAND_BYTES (16u * 1024u)
 
@@ -33,6 +33,7 @@ enum sim_message_type {
     SIM_COMMAND,   /* struct sim_command -> struct sim_answer and a memfd with JSON */
     SIM_WATCH,     /* struct sim_watch -> struct sim_answer; from then on struct sim_event comes */
     SIM_EVENT,
+    SIM_ASK, /* struct sim_header, of a CUDA client; answered in its memory (layout.h) */
 };
 
 enum sim_client_kind { SIM_KIND_CUDA = 1, SIM_KIND_NVML, SIM_KIND_CONTROL };
@@ -82,7 +83,7 @@ struct sim_device_info {
     uint32_t pci_domain, pci_bus, pci_device;
     uint32_t numa_node;
     uint32_t mig; /* MIG mode is on: no context can be made */
-    uint32_t reserved;
+    uint32_t copy_engines;
 };
 
 enum sim_profile { SIM_PROFILE_535, SIM_PROFILE_550, SIM_PROFILE_13_0, SIM_PROFILES };

@@ -219,7 +219,7 @@ CUresult cuArrayDestroy(CUarray array)
 
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     TRY(array_check(array));
-    wait_until(atomic_load(&array->context->all_end_ns));
+    (void)context_wait(array->context);
     pthread_mutex_lock(&array_lock);
     rc = array_check(array);
     if (rc == CUDA_SUCCESS && (array->is_level || array->is_plane))
@@ -433,7 +433,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
     CUresult rc;
 
     TRY(mipmap_check(m));
-    wait_until(atomic_load(&m->context->all_end_ns));
+    (void)context_wait(m->context);
     pthread_mutex_lock(&array_lock);
     rc = mipmap_check(m);
     if (rc == CUDA_SUCCESS) {

@@ -39,7 +39,6 @@ static const int constant[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH] = 5120,
     [CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE] = 52428800,
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR] = 2048,
-    [CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT] = 3,
     [CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING] = 1,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH] = 32768,
     [CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS] = 2048,
@@ -111,6 +110,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = (int)d->info.sms;
+        break;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+        *value = (int)d->info.copy_engines;
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *value = (int)d->info.cc_major;

@@ -75,6 +75,7 @@ static void context_open(struct CUctx_st *c, struct device *d, unsigned int flag
     limits_open(c);
     stream_open(&c->legacy, c, 0, 0);
     c->legacy.is_legacy = true;
+    stream_open(&c->control, c, CU_STREAM_NON_BLOCKING, 0);
     c->next = contexts;
     contexts = c;
     c->magic = MAGIC_CONTEXT;
@@ -163,7 +164,7 @@ CUresult primary_release(struct device *d)
     CUresult rc = CUDA_SUCCESS;
 
     if (is_active(d) && d->primary->references == 1)
-        wait_until(atomic_load(&d->primary->all_end_ns));
+        (void)context_wait(d->primary);
     pthread_mutex_lock(&driver_lock);
     if (!d->primary || !d->primary->references)
         rc = CUDA_ERROR_INVALID_CONTEXT;
@@ -202,7 +203,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     TRY(device_get(dev, &d));
     if (is_active(d))
-        wait_until(atomic_load(&d->primary->all_end_ns));
+        (void)context_wait(d->primary);
     pthread_mutex_lock(&driver_lock);
     if (is_active(d))
         primary_drop(d);
@@ -308,7 +309,7 @@ static CUresult destroy(struct CUctx_st *context)
     struct thread *t = &thread_state;
     CUresult rc;
 
-    wait_until(atomic_load(&context->all_end_ns));
+    (void)context_wait(context);
     pthread_mutex_lock(&driver_lock);
     rc = context_check(context);
     if (rc == CUDA_SUCCESS && (context->is_primary || context->green))
@@ -449,8 +450,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 
     TRY(meant(context, &c));
     TRY(capture_unsafe());
-    wait_until(atomic_load(&c->all_end_ns));
-    return CUDA_SUCCESS;
+    return context_wait(c);
 }
 
 CUresult cuCtxSynchronize(void)

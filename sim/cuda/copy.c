@@ -86,13 +86,10 @@ CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async)
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     copy_run(copy);
-    if (copy->kind == COPY_HOST)
-        stream_add(s, copy_duration_ns(copy));
-    else
-        stream_launch(s, copy_duration_ns(copy), 0);
-    if (!is_async && copy->kind == COPY_HOST)
-        wait_until(atomic_load(&s->end_ns));
-    return CUDA_SUCCESS;
+    if (copy->kind != COPY_HOST)
+        return stream_fill(s, copy_duration_ns(copy));
+    TRY(stream_copy(s, copy_duration_ns(copy)));
+    return is_async ? CUDA_SUCCESS : stream_wait(s);
 }
 
 /* One side of a copy: device memory when it is, or is_device says it must be. */

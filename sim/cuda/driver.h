@@ -5,7 +5,7 @@
  * magic number, so that a stale handle is an error and not a crash.
  *
  * Locks, outermost first: driver_lock (contexts, modules, devices opened), a device's memory lock
- * (its windows and account), a device's time lock (its timeline). None is held while waiting.
+ * (its windows and account), the queue's lock (queue.c). None is held while waiting.
  * Nothing here may print, exit, or call back into the exported functions that check the context.
  */
 #ifndef SIM_CUDA_DRIVER_H
@@ -23,7 +23,6 @@
 #include "client/client.h"
 #include "common/account.h"
 #include "common/sm.h"
-#include "common/timeline.h"
 #include "cuda/va.h"
 
 #define STACK_MAX 64
@@ -57,10 +56,9 @@ struct device {
     struct sim_device_info info;
     struct sim_sm sm;
     struct sim_ledger ledger;
-    struct sim_timeline *timeline;
     struct sim_node_device *shared;
     const struct sim_control_device *control;
-    pthread_mutex_t memory_lock, time_lock;
+    pthread_mutex_t memory_lock;
     struct va_window memory, managed;
     struct CUctx_st *primary; /* made at the first retain */
     unsigned int primary_flags;
@@ -85,10 +83,19 @@ struct CUstream_st {
     struct CUctx_st *context;
     struct CUstream_st *next; /* streams of a context */
     unsigned long long id;
-    _Atomic uint64_t end_ns; /* when what was given to it so far is done */
     struct capture *_Atomic capture;
-    uint32_t submitted;  /* kernels, under the device's time lock */
-    uint64_t *queue_end; /* of the last QUEUE_DEPTH kernels; made at the first */
+    /* The rest under the queue's lock, and the atomic ones read without. */
+    _Atomic uint32_t index;  /* simgpud's name for it; STREAM_UNUSED before its first operation */
+    _Atomic uint64_t pushed; /* number of its last operation */
+    _Atomic uint64_t earliest_ns; /* which is not done before then */
+    uint32_t kernels;             /* launched */
+    struct stream_kernel *recent; /* the last QUEUE_DEPTH of them; made at the first */
+};
+
+#define STREAM_UNUSED UINT32_MAX
+
+struct stream_kernel {
+    uint64_t number, earliest_ns; /* of the operation; when it can be done at the earliest */
 };
 
 struct CUevent_st {
@@ -96,8 +103,13 @@ struct CUevent_st {
     unsigned int flags;
     struct CUctx_st *context;
     struct CUevent_st *next;
-    _Atomic uint64_t time_ns;        /* 0: never recorded */
     struct capture *_Atomic capture; /* recorded into this capture */
+    uint32_t cell;                   /* in the client's memory */
+    uint64_t first_record;           /* of the cell, before this event had it */
+    _Atomic uint64_t record;         /* the last one; 0: never */
+    _Atomic uint64_t number;         /* of its operation, */
+    _Atomic uint32_t stream;         /* and its stream's index */
+    _Atomic uint64_t earliest_ns;    /* it is not reached before then */
 };
 
 struct CUctx_st {
@@ -114,11 +126,12 @@ struct CUctx_st {
     unsigned int api_version;
     struct CUctx_st *next;
     struct CUstream_st legacy, *streams;
+    struct CUstream_st control; /* of ours: marks behind the work of others */
     struct CUevent_st *events;
     struct CUmod_st *modules;
-    _Atomic uint64_t
-        blocking_end_ns;         /* latest end on streams that synchronise with the legacy one */
-    _Atomic uint64_t all_end_ns; /* latest end on any stream */
+    _Atomic uint64_t last_seq;   /* of the process's operations, the last one given to it */
+    _Atomic uint64_t waited_seq; /* those up to this one are known to be done */
+    _Atomic uint64_t left_seq; /* the last one when a stream went before it was known to be done */
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache;
     CUsharedconfig shared_config;
@@ -144,6 +157,7 @@ struct launch {
     const struct builtin *builtin;
     uint64_t args[4];
     uint64_t duration_ns;
+    uint32_t blocks; /* of its grid: as many SMs it can use */
 };
 
 struct thread {
@@ -212,13 +226,6 @@ static inline uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Under the device's time lock, which all writers of these words hold. */
-static inline void raise_to(_Atomic uint64_t *word, uint64_t value)
-{
-    if (value > atomic_load_explicit(word, memory_order_relaxed))
-        atomic_store_explicit(word, value, memory_order_relaxed);
-}
-
 /* init.c */
 CUresult device_get(CUdevice ordinal, struct device **device);
 
@@ -255,16 +262,44 @@ CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_s
 void stream_open(struct CUstream_st *stream, struct CUctx_st *context, unsigned int flags,
                  int priority);
 void stream_free_all(struct CUctx_st *context);
-/* Earliest start of new work on a stream: its own end and what it synchronises with. */
-uint64_t stream_ready_ns(struct CUstream_st *stream, uint64_t now);
-/* Work that ends then was given to the stream. Under the device's time lock. */
-void stream_push(struct CUstream_st *stream, uint64_t end_ns);
-/* Work for the stream alone (a host copy, a callback), of that length. */
-void stream_add(struct CUstream_st *stream, uint64_t duration_ns);
-/* Kernels for the device, back to back, together of that length. Waits while the queue is full. */
-void stream_launch(struct CUstream_st *stream, uint64_t duration_ns, uint32_t kernels);
-/* Sleeps until that time, then spins the last moments. */
-void wait_until(uint64_t time_ns);
+/*
+ * Work for a stream, in the order of the calls; when it happens is simgpud's to say (sim/model).
+ * None of these waits for it, but a kernel for room while the stream holds QUEUE_DEPTH unfinished
+ * ones. CUDA_ERROR_DEVICE_UNAVAILABLE when simgpud is gone, else the context's fault.
+ */
+CUresult stream_kernel(struct CUstream_st *stream, uint64_t duration_ns, uint32_t blocks);
+/* A copy or fill within the device: a kernel on all SMs that is no launch. */
+CUresult stream_fill(struct CUstream_st *stream, uint64_t duration_ns);
+/* A copy between host and device: a copy engine. */
+CUresult stream_copy(struct CUstream_st *stream, uint64_t duration_ns);
+/* What follows waits for operation `number` of the stream with that index, of any device. */
+CUresult stream_depend(struct CUstream_st *stream, uint32_t index, uint64_t number);
+/*
+ * What follows waits until stream_host_end. Its number and its stream's index are how the caller's
+ * own thread waits for its turn (stream_host_begin; false: simgpud is gone) and ends it.
+ */
+CUresult stream_host(struct CUstream_st *stream, uint32_t *index, uint64_t *number);
+bool stream_host_begin(uint32_t index, uint64_t number);
+void stream_host_end(uint32_t index, uint64_t number);
+/* A kernel that runs until stream_host_end. */
+CUresult stream_spin(struct CUstream_st *stream, uint32_t blocks, uint32_t *index,
+                     uint64_t *number);
+/* Whether all given so far is known to be done, without waiting; false may come late. */
+bool stream_is_done(struct CUstream_st *stream);
+/* Until all that was given so far to the stream, to every stream of the context, is done. */
+CUresult stream_wait(struct CUstream_st *stream);
+CUresult context_wait(struct CUctx_st *context);
+
+/* queue.c */
+CUresult queue_push(struct CUstream_st *stream, struct sim_op op, uint64_t *number, uint64_t *seq);
+void queue_close(struct CUstream_st *stream);
+bool queue_is_done(uint32_t index, uint64_t number);
+CUresult queue_wait(uint32_t index, uint64_t number, uint64_t earliest_ns,
+                    const struct CUctx_st *context);
+/* Not known to be done: asks simgpud, where that may change something. */
+CUresult queue_look(uint64_t earliest_ns);
+void queue_signal(uint32_t index, uint64_t number);
+
 void event_free_all(struct CUctx_st *context);
 
 /* module.c */
@@ -276,7 +311,7 @@ const struct builtin *builtin_find(const char *name);
 /* How long a kernel of that shape takes; reads what a built-in kernel needs of its arguments. */
 void launch_time(const struct device *device, const struct launch_shape *shape,
                  struct launch *launch);
-void launch_run(const struct launch *launch, struct CUstream_st *stream);
+CUresult launch_run(const struct launch *launch, struct CUstream_st *stream);
 void launch_compute(const struct launch *launch);
 
 /* launch_call.c */

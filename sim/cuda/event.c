@@ -1,16 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events. Recording notes when all work of the stream so far will be done, which the first form of
- * time knows at once; querying compares that with the clock.
+ * Events. A record is an operation of its stream; when it is reached, simgpud writes its number and
+ * the time into the event's cell of this process's memory.
  */
 #include "cuda/driver.h"
 
 #include <stdlib.h>
 
+/* Cells, under driver_lock. A cell's records are counted on from one event to the next. */
+static uint64_t last_record[SIM_EVENTS];
+static uint32_t free_cells[SIM_EVENTS], free_count, fresh;
+
+static bool cell_take(uint32_t *cell)
+{
+    if (free_count)
+        *cell = free_cells[--free_count];
+    else if (fresh < SIM_EVENTS)
+        *cell = fresh++;
+    else
+        return false;
+    return true;
+}
+
+static void cell_put(struct CUevent_st *e)
+{
+    uint64_t record = atomic_load_explicit(&e->record, memory_order_relaxed);
+
+    if (record)
+        last_record[e->cell] = record;
+    free_cells[free_count++] = e->cell;
+}
+
 void event_free_all(struct CUctx_st *context)
 {
-    for (struct CUevent_st *e = context->events; e; e = e->next)
+    for (struct CUevent_st *e = context->events; e; e = e->next) {
         e->magic = MAGIC_DEAD;
+        cell_put(e);
+    }
     context->events = NULL;
 }
 
@@ -27,6 +53,12 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     e->flags = flags;
     e->context = c;
     pthread_mutex_lock(&driver_lock);
+    if (!cell_take(&e->cell)) {
+        pthread_mutex_unlock(&driver_lock);
+        free(e);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    e->first_record = last_record[e->cell];
     e->next = c->events;
     c->events = e;
     pthread_mutex_unlock(&driver_lock);
@@ -44,8 +76,10 @@ CUresult cuEventDestroy_v2(CUevent event)
     pthread_mutex_lock(&driver_lock);
     for (at = &event->context->events; *at && *at != event; at = &(*at)->next)
         ;
-    if (*at)
+    if (*at) {
         *at = event->next;
+        cell_put(event);
+    }
     event->magic = MAGIC_DEAD;
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
@@ -54,6 +88,25 @@ CUresult cuEventDestroy_v2(CUevent event)
 CUresult cuEventDestroy(CUevent event)
 {
     return cuEventDestroy_v2(event);
+}
+
+/* Two threads that record one event at once make two records; the later one is looked at. */
+static CUresult event_push(struct CUevent_st *e, struct CUstream_st *s)
+{
+    uint64_t record = atomic_load_explicit(&e->record, memory_order_relaxed), number;
+
+    record = (record ? record : e->first_record) + 1;
+    TRY(context_fault(s->context));
+    TRY(queue_push(s, (struct sim_op){.kind = SIM_OP_EVENT, .target = e->cell, .value = record},
+                   &number, NULL));
+    atomic_store_explicit(&e->stream, atomic_load_explicit(&s->index, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&e->number, number, memory_order_relaxed);
+    atomic_store_explicit(&e->earliest_ns,
+                          atomic_load_explicit(&s->earliest_ns, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&e->record, record, memory_order_release);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
@@ -71,8 +124,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     atomic_store_explicit(&event->capture, NULL, memory_order_relaxed);
-    atomic_store_explicit(&event->time_ns, stream_ready_ns(s, now_ns()), memory_order_release);
-    return CUDA_SUCCESS;
+    return event_push(event, s);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -80,43 +132,68 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return cuEventRecordWithFlags(event, stream, 0);
 }
 
-/* When the event's work is done; 0 when it was never recorded. */
-static CUresult time_of(CUevent event, uint64_t *time_ns)
+/* CUDA_SUCCESS when the event can be looked at: without a record nothing is to come. */
+static CUresult check(CUevent event)
 {
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     NEED(event && event->magic == MAGIC_EVENT, CUDA_ERROR_INVALID_HANDLE);
     NEED(!atomic_load_explicit(&event->capture, memory_order_relaxed), CUDA_ERROR_CAPTURED_EVENT);
-    *time_ns = atomic_load_explicit(&event->time_ns, memory_order_acquire);
-    return CUDA_SUCCESS;
+    return context_fault(event->context);
+}
+
+/* The time of the last record, if it was reached and simgpud said so. */
+static bool is_reached(CUevent event, uint64_t *time_ns)
+{
+    const struct sim_event_cell *cell = &driver_connection.client->queue.event[event->cell];
+    uint64_t record = atomic_load_explicit(&event->record, memory_order_acquire);
+
+    *time_ns = 0;
+    if (!record)
+        return true;
+    if (atomic_load_explicit(&cell->record, memory_order_acquire) < record)
+        return false;
+    *time_ns = atomic_load_explicit(&cell->time_ns, memory_order_relaxed);
+    return true;
 }
 
 CUresult cuEventQuery(CUevent event)
 {
     uint64_t at;
 
-    TRY(time_of(event, &at));
-    return at && at > now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    TRY(check(event));
+    if (is_reached(event, &at))
+        return CUDA_SUCCESS;
+    TRY(queue_look(atomic_load_explicit(&event->earliest_ns, memory_order_relaxed)));
+    return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
     uint64_t at;
 
-    TRY(time_of(event, &at));
-    wait_until(at);
-    return CUDA_SUCCESS;
+    TRY(check(event));
+    if (is_reached(event, &at))
+        return CUDA_SUCCESS;
+    return queue_wait(atomic_load_explicit(&event->stream, memory_order_relaxed),
+                      atomic_load_explicit(&event->number, memory_order_relaxed),
+                      atomic_load_explicit(&event->earliest_ns, memory_order_relaxed),
+                      event->context);
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 {
-    uint64_t from, to, now = now_ns();
+    uint64_t from, to;
 
     NEED(ms, CUDA_ERROR_INVALID_VALUE);
-    TRY(time_of(start, &from));
-    TRY(time_of(end, &to));
-    NEED(from && to && !((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING),
+    TRY(check(start));
+    TRY(check(end));
+    NEED(atomic_load(&start->record) && atomic_load(&end->record) &&
+             !((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING),
          CUDA_ERROR_INVALID_HANDLE);
-    NEED(from <= now && to <= now, CUDA_ERROR_NOT_READY);
+    if (!is_reached(start, &from) || !is_reached(end, &to)) {
+        TRY(queue_look(atomic_load_explicit(&end->earliest_ns, memory_order_relaxed)));
+        return CUDA_ERROR_NOT_READY;
+    }
     *ms = (float)((double)(int64_t)(to - from) / 1e6);
     return CUDA_SUCCESS;
 }

@@ -637,13 +637,13 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         const struct step *step = &exec->steps[i];
 
         if (step->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-            launch_run(&step->launch, s);
+            TRY(launch_run(&step->launch, s));
         } else if (step->type != CU_GRAPH_NODE_TYPE_EMPTY) {
             copy_run(&step->copy);
             if (step->copy.kind == COPY_HOST)
-                stream_add(s, copy_duration_ns(&step->copy));
+                TRY(stream_copy(s, copy_duration_ns(&step->copy)));
             else
-                stream_launch(s, copy_duration_ns(&step->copy), 0);
+                TRY(stream_fill(s, copy_duration_ns(&step->copy)));
         }
     }
     return CUDA_SUCCESS;

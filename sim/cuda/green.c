@@ -201,6 +201,7 @@ static void form_open(struct CUctx_st *c, struct CUgreenCtx_st *green, struct CU
     c->api_version = primary->api_version;
     stream_open(&c->legacy, c, 0, 0);
     c->legacy.is_legacy = true;
+    stream_open(&c->control, c, CU_STREAM_NON_BLOCKING, 0);
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice dev,
@@ -266,7 +267,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     CUresult rc;
 
     TRY(green_check(green));
-    wait_until(atomic_load(&green->context.all_end_ns));
+    (void)context_wait(&green->context);
     pthread_mutex_lock(&driver_lock);
     rc = green_check(green);
     if (rc == CUDA_SUCCESS)

@@ -133,7 +133,7 @@ CUresult cuMemFreeHost(void *p)
     if (!p)
         return CUDA_SUCCESS;
     NEED(take((uint64_t)(uintptr_t)p, false, &range), CUDA_ERROR_INVALID_VALUE);
-    wait_until(atomic_load(&c->all_end_ns));
+    TRY(context_wait(c));
     munmap(p, range.bytes);
     return CUDA_SUCCESS;
 }

@@ -103,7 +103,6 @@ static void open_device(struct device *d, int ordinal, const struct sim_device_i
     d->sm = sim_sm_of(info->cc_major, info->cc_minor);
     d->shared = &c->node->device[i];
     d->control = &c->control->device[i];
-    d->timeline = &c->client->device[i].timeline;
     d->ledger = (struct sim_ledger){
         .account = &c->client->device[i].account,
         .device = &c->node->device[i],
@@ -113,7 +112,6 @@ static void open_device(struct device *d, int ordinal, const struct sim_device_i
         .slot = c->slot,
     };
     pthread_mutex_init(&d->memory_lock, NULL);
-    pthread_mutex_init(&d->time_lock, NULL);
 }
 
 static CUresult init_locked(void)

@@ -80,6 +80,7 @@ void launch_time(const struct device *d, const struct launch_shape *shape, struc
 {
     uint64_t blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2], waves;
 
+    launch->blocks = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
     if (launch->builtin && launch->builtin->duration_ns) {
         launch->duration_ns = launch->builtin->duration_ns(launch->args);
         return;
@@ -94,8 +95,8 @@ void launch_compute(const struct launch *launch)
         launch->builtin->run(launch->args);
 }
 
-void launch_run(const struct launch *launch, struct CUstream_st *stream)
+CUresult launch_run(const struct launch *launch, struct CUstream_st *stream)
 {
     launch_compute(launch);
-    stream_launch(stream, launch->duration_ns, 1);
+    return stream_kernel(stream, launch->duration_ns, launch->blocks);
 }

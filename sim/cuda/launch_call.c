@@ -161,8 +161,7 @@ static CUresult launch(CUfunction function, const struct launch_shape *shape, CU
         return capture_launch(s, f, &l);
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    launch_run(&l, s);
-    return CUDA_SUCCESS;
+    return launch_run(&l, s);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,

@@ -162,8 +162,8 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation 
         row->prefetched = where;
     pthread_mutex_unlock(&lock);
     NEED(row, CUDA_ERROR_OUT_OF_MEMORY);
-    stream_add(s, copy_duration_ns(&(struct copy){.kind = COPY_HOST, .width = bytes, .rows = 1}));
-    return CUDA_SUCCESS;
+    return stream_copy(
+        s, copy_duration_ns(&(struct copy){.kind = COPY_HOST, .width = bytes, .rows = 1}));
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice dev, CUstream stream)

@@ -182,7 +182,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     if (!address)
         return CUDA_SUCCESS;
     /* As on a card, memory is not taken away under running kernels. */
-    wait_until(atomic_load(&c->all_end_ns));
+    TRY(context_wait(c));
     return memory_free(address);
 }
 

@@ -206,7 +206,7 @@ CUresult cuModuleUnload(CUmodule module)
     TRY(current(&c));
     TRY(module_check(module));
     NEED(!module->library, CUDA_ERROR_NOT_PERMITTED);
-    wait_until(atomic_load(&module->context->all_end_ns));
+    (void)context_wait(module->context);
     pthread_mutex_lock(&driver_lock);
     if (module->magic == MAGIC_MODULE) {
         module_unlink(module);

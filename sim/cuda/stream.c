@@ -1,36 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and the first form of time: a kernel starts when its stream, and the device, is free, and
- * ends a known time later. One device runs one kernel at a time, of whatever process; free_at_ns in
- * the node's memory is the end of its queue. No thread runs anything; waiting is sleeping until a
- * known time. Within a process a device's timeline is written under its time lock.
+ * Streams: what is given to them goes into the process's queue (queue.c); whether it is done is
+ * what simgpud published. Waiting for a context, or for what its legacy stream waits for, is
+ * waiting for a mark behind that work.
  */
 #include "cuda/driver.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SPIN_NS 60000ull /* a sleeper is woken this much early, and spins the rest */
-
 static _Atomic unsigned long long last_id = 1;
-
-void wait_until(uint64_t time_ns)
-{
-    uint64_t now = now_ns();
-
-    while (now < time_ns) {
-        if (time_ns - now > SPIN_NS) {
-            uint64_t wake = time_ns - SPIN_NS;
-            struct timespec at = {(time_t)(wake / 1000000000u), (long)(wake % 1000000000u)};
-
-            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        } else {
-            sched_yield();
-        }
-        now = now_ns();
-    }
-}
 
 void stream_open(struct CUstream_st *s, struct CUctx_st *context, unsigned int flags, int priority)
 {
@@ -39,6 +18,7 @@ void stream_open(struct CUstream_st *s, struct CUctx_st *context, unsigned int f
     s->flags = flags;
     s->priority = priority;
     s->id = atomic_fetch_add(&last_id, 1);
+    atomic_init(&s->index, STREAM_UNUSED);
     s->magic = MAGIC_STREAM;
 }
 
@@ -60,12 +40,11 @@ void stream_free_all(struct CUctx_st *context)
 {
     for (struct CUstream_st *s = context->streams; s; s = s->next) {
         s->magic = MAGIC_DEAD;
-        free(s->queue_end);
-        s->queue_end = NULL;
+        queue_close(s);
     }
     context->streams = NULL;
-    free(context->legacy.queue_end);
-    context->legacy.queue_end = NULL;
+    queue_close(&context->legacy);
+    queue_close(&context->control);
 }
 
 /* This thread's default stream of a context, made when first used. */
@@ -106,83 +85,143 @@ static CUresult stream_of(CUstream handle, struct CUstream_st **stream)
     return stream_get(handle, c, stream);
 }
 
-static bool is_blocking(const struct CUstream_st *s)
+/* Giving work */
+
+static uint64_t bounded(uint64_t duration_ns)
 {
-    return !s->is_legacy && !(s->flags & CU_STREAM_NON_BLOCKING);
+    return duration_ns < SIM_DURATION_MAX_NS ? duration_ns : SIM_DURATION_MAX_NS;
 }
 
-uint64_t stream_ready_ns(struct CUstream_st *s, uint64_t now)
+static CUresult push(struct CUstream_st *s, struct sim_op op, uint64_t *number)
 {
-    uint64_t ready = atomic_load_explicit(&s->end_ns, memory_order_relaxed), other = 0;
-
-    if (s->is_legacy)
-        other = atomic_load_explicit(&s->context->blocking_end_ns, memory_order_relaxed);
-    else if (is_blocking(s))
-        other = atomic_load_explicit(&s->context->legacy.end_ns, memory_order_relaxed);
-    ready = ready > other ? ready : other;
-    return ready > now ? ready : now;
+    TRY(context_fault(s->context));
+    return queue_push(s, op, number, NULL);
 }
 
-void stream_push(struct CUstream_st *s, uint64_t end_ns)
+CUresult stream_kernel(struct CUstream_st *s, uint64_t duration_ns, uint32_t blocks)
 {
-    raise_to(&s->end_ns, end_ns);
-    if (is_blocking(s))
-        raise_to(&s->context->blocking_end_ns, end_ns);
-    raise_to(&s->context->all_end_ns, end_ns);
+    return push(
+        s, (struct sim_op){.kind = SIM_OP_KERNEL, .value = bounded(duration_ns), .blocks = blocks},
+        NULL);
 }
 
-void stream_add(struct CUstream_st *s, uint64_t duration_ns)
+CUresult stream_fill(struct CUstream_st *s, uint64_t duration_ns)
 {
-    struct device *d = s->context->device;
-
-    pthread_mutex_lock(&d->time_lock);
-    stream_push(s, stream_ready_ns(s, now_ns()) + duration_ns);
-    pthread_mutex_unlock(&d->time_lock);
+    return push(s,
+                (struct sim_op){.kind = SIM_OP_KERNEL,
+                                .value = bounded(duration_ns),
+                                .blocks = UINT32_MAX,
+                                .flags = SIM_OP_UNCOUNTED},
+                NULL);
 }
 
-/* Takes the device for duration_ns, no earlier than ready; the end. */
-static uint64_t device_take(struct device *d, uint64_t ready, uint64_t duration_ns)
+CUresult stream_copy(struct CUstream_st *s, uint64_t duration_ns)
 {
-    _Atomic uint64_t *free_at = &d->shared->free_at_ns;
-    uint64_t seen = atomic_load_explicit(free_at, memory_order_relaxed), start;
-
-    do
-        start = ready > seen ? ready : seen;
-    while (!atomic_compare_exchange_weak_explicit(free_at, &seen, start + duration_ns,
-                                                  memory_order_relaxed, memory_order_relaxed));
-    sim_timeline_add(d->timeline, start, start + duration_ns);
-    return start + duration_ns;
+    return push(s, (struct sim_op){.kind = SIM_OP_COPY, .value = bounded(duration_ns)}, NULL);
 }
 
-void stream_launch(struct CUstream_st *s, uint64_t duration_ns, uint32_t kernels)
+CUresult stream_depend(struct CUstream_st *s, uint32_t index, uint64_t number)
 {
-    struct device *d = s->context->device;
-    uint64_t now, end, *slot = NULL;
+    if (queue_is_done(index, number))
+        return CUDA_SUCCESS;
+    return push(s, (struct sim_op){.kind = SIM_OP_WAIT, .target = index, .value = number}, NULL);
+}
 
-    pthread_mutex_lock(&d->time_lock);
-    if (!s->queue_end)
-        s->queue_end = calloc(QUEUE_DEPTH, sizeof(*s->queue_end));
-    now = now_ns();
-    /* Without memory for the queue it has no bound: nothing else depends on it. */
-    while (s->queue_end && *(slot = &s->queue_end[s->submitted % QUEUE_DEPTH]) > now) {
-        uint64_t oldest = *slot;
+/* A mark before it, so that its turn can be waited for. */
+static CUresult push_signalled(struct CUstream_st *s, struct sim_op op, uint32_t *index,
+                               uint64_t *number)
+{
+    TRY(push(s, (struct sim_op){.kind = SIM_OP_MARK}, NULL));
+    TRY(push(s, op, number));
+    *index = atomic_load_explicit(&s->index, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
 
-        pthread_mutex_unlock(&d->time_lock);
-        wait_until(oldest);
-        pthread_mutex_lock(&d->time_lock);
-        now = now_ns();
-    }
-    end = device_take(d, stream_ready_ns(s, now), duration_ns);
-    atomic_store_explicit(&d->timeline->launches,
-                          atomic_load_explicit(&d->timeline->launches, memory_order_relaxed) +
-                              kernels,
-                          memory_order_relaxed);
-    if (slot) {
-        *slot = end;
-        s->submitted++;
-    }
-    stream_push(s, end);
-    pthread_mutex_unlock(&d->time_lock);
+CUresult stream_host(struct CUstream_st *s, uint32_t *index, uint64_t *number)
+{
+    return push_signalled(s, (struct sim_op){.kind = SIM_OP_HOST}, index, number);
+}
+
+CUresult stream_spin(struct CUstream_st *s, uint32_t blocks, uint32_t *index, uint64_t *number)
+{
+    return push_signalled(
+        s, (struct sim_op){.kind = SIM_OP_KERNEL, .blocks = blocks, .flags = SIM_OP_SIGNALLED},
+        index, number);
+}
+
+bool stream_host_begin(uint32_t index, uint64_t number)
+{
+    return queue_wait(index, number - 1, 0, NULL) == CUDA_SUCCESS;
+}
+
+void stream_host_end(uint32_t index, uint64_t number)
+{
+    queue_signal(index, number);
+}
+
+/* Waiting */
+
+bool stream_is_done(struct CUstream_st *s)
+{
+    uint32_t index = atomic_load_explicit(&s->index, memory_order_acquire);
+
+    return index == STREAM_UNUSED ||
+           queue_is_done(index, atomic_load_explicit(&s->pushed, memory_order_relaxed));
+}
+
+/* Whether all work of the context's streams, or of those that synchronise with the legacy one, is
+ * known to be done. */
+static bool are_done(struct CUctx_st *c, bool is_all)
+{
+    bool done = atomic_load_explicit(&c->left_seq, memory_order_relaxed) <=
+                    atomic_load_explicit(&c->waited_seq, memory_order_relaxed) &&
+                stream_is_done(&c->legacy);
+
+    pthread_mutex_lock(&driver_lock);
+    for (struct CUstream_st *s = c->streams; s && done; s = s->next)
+        done = (!is_all && s->flags & CU_STREAM_NON_BLOCKING) || stream_is_done(s);
+    pthread_mutex_unlock(&driver_lock);
+    return done;
+}
+
+/* Waits for a mark behind the context's work so far. */
+static CUresult wait_for_mark(struct CUctx_st *c, uint8_t flags, uint64_t *seq)
+{
+    uint64_t number;
+
+    TRY(queue_push(&c->control, (struct sim_op){.kind = SIM_OP_MARK, .flags = flags}, &number,
+                   seq));
+    return queue_wait(atomic_load_explicit(&c->control.index, memory_order_relaxed), number, 0, c);
+}
+
+CUresult context_wait(struct CUctx_st *c)
+{
+    uint64_t last = atomic_load_explicit(&c->last_seq, memory_order_relaxed), seq;
+
+    TRY(context_fault(c));
+    if (last <= atomic_load_explicit(&c->waited_seq, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    if (are_done(c, true))
+        seq = last;
+    else
+        TRY(wait_for_mark(c, SIM_OP_AFTER_ALL, &seq));
+    atomic_store_explicit(&c->waited_seq, seq, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_wait(struct CUstream_st *s)
+{
+    if (stream_is_done(s))
+        return context_fault(s->context);
+    return queue_wait(atomic_load_explicit(&s->index, memory_order_relaxed),
+                      atomic_load_explicit(&s->pushed, memory_order_relaxed),
+                      atomic_load_explicit(&s->earliest_ns, memory_order_relaxed), s->context);
+}
+
+/* What a program sees of a stream: the legacy one has the blocking ones' work too. */
+static bool is_finished(struct CUstream_st *s)
+{
+    return s->is_legacy ? are_done(s->context, false) : stream_is_done(s);
 }
 
 /* Entry points */
@@ -212,16 +251,17 @@ CUresult cuStreamDestroy_v2(CUstream stream)
              stream->magic == MAGIC_STREAM && !stream->is_legacy && !stream->is_per_thread,
          CUDA_ERROR_INVALID_HANDLE);
     capture_abandon(stream);
-    /* Work that was given to it still runs to its end: all_end_ns of the context has it. */
+    /* Work that was given to it still runs to its end. */
     pthread_mutex_lock(&driver_lock);
     for (at = &stream->context->streams; *at && *at != stream; at = &(*at)->next)
         ;
     if (*at)
         *at = stream->next;
     stream->magic = MAGIC_DEAD;
-    free(stream->queue_end);
-    stream->queue_end = NULL;
     pthread_mutex_unlock(&driver_lock);
+    if (!stream_is_done(stream))
+        atomic_store(&stream->context->left_seq, atomic_load(&stream->context->last_seq));
+    queue_close(stream);
     return CUDA_SUCCESS;
 }
 
@@ -248,8 +288,11 @@ CUresult cuStreamSynchronize(CUstream stream)
 
     TRY(stream_of(stream, &s));
     TRY(not_capturing(s));
-    wait_until(stream_ready_ns(s, 0));
-    return CUDA_SUCCESS;
+    if (!s->is_legacy)
+        return stream_wait(s);
+    if (is_finished(s))
+        return context_fault(s->context);
+    return wait_for_mark(s->context, SIM_OP_AFTER_BLOCKING, NULL);
 }
 
 CUresult cuStreamQuery(CUstream stream)
@@ -258,7 +301,11 @@ CUresult cuStreamQuery(CUstream stream)
 
     TRY(stream_of(stream, &s));
     TRY(not_capturing(s));
-    return stream_ready_ns(s, 0) > now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    TRY(context_fault(s->context));
+    if (is_finished(s))
+        return CUDA_SUCCESS;
+    TRY(queue_look(atomic_load_explicit(&s->earliest_ns, memory_order_relaxed)));
+    return CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int *priority)
@@ -314,18 +361,14 @@ CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     struct CUstream_st *s;
-    uint64_t at;
 
     TRY(stream_of(stream, &s));
     NEED(event && event->magic == MAGIC_EVENT, CUDA_ERROR_INVALID_HANDLE);
     NEED(!(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
     if (atomic_load(&s->capture) || atomic_load(&event->capture))
         return capture_event_wait(s, event);
-    at = atomic_load_explicit(&event->time_ns, memory_order_acquire);
-    if (at) {
-        pthread_mutex_lock(&s->context->device->time_lock);
-        stream_push(s, at);
-        pthread_mutex_unlock(&s->context->device->time_lock);
-    }
-    return CUDA_SUCCESS;
+    if (!atomic_load_explicit(&event->record, memory_order_acquire))
+        return CUDA_SUCCESS;
+    return stream_depend(s, atomic_load_explicit(&event->stream, memory_order_relaxed),
+                         atomic_load_explicit(&event->number, memory_order_relaxed));
 }

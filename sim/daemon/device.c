@@ -10,6 +10,7 @@
 #include "aliquot/cuda_enums.h"
 #include "aliquot/nvml_abi.h"
 #include "daemon/reply.h"
+#include "daemon/schedule.h"
 
 static void set_up(struct sim_server *s, uint32_t d)
 {
@@ -50,6 +51,8 @@ int sim_device_add(struct sim_server *s, json_t *description, uint32_t *place, s
                            SIM_MAX_DEVICES);
     if ((rc = sim_machine_place(&s->machine, description, d, err)) != 0)
         return rc;
+    if (!sim_schedule_device(s, d))
+        return alq_err_set(err, ALQ_ENOMEM, "no memory for the device");
     memset(&s->node->device[d], 0, sizeof(s->node->device[d]));
     for (struct sim_group_entry *g = s->groups; g; g = g->next) {
         memset(&g->past[d], 0, sizeof(g->past[d]));
@@ -107,10 +110,8 @@ void sim_device_remove(struct sim_server *s, uint32_t d)
 
 void sim_device_freeze(struct sim_server *s, uint32_t d, int percent)
 {
-    uint64_t now = sim_now_ns();
-
-    s->health[d].frozen_pct = percent < 0 ? sim_server_utilization(s, d, now) : (uint32_t)percent;
+    s->health[d].frozen_pct = percent < 0 ? sim_schedule_device_pct(s, d) : (uint32_t)percent;
     for (struct sim_client_entry *c = s->clients; c; c = c->next)
-        c->frozen_pct[d] = c->map ? (uint8_t)sim_server_client_utilization(c, d, now) : 0;
+        c->frozen_pct[d] = c->map ? (uint8_t)sim_schedule_client_pct(c, d) : 0;
     s->health[d].is_frozen = true;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "common/timeline.h"
+#include "daemon/schedule.h"
 
 static uint64_t get(const _Atomic uint64_t *field)
 {
@@ -22,7 +22,7 @@ static json_t *number(uint64_t n)
 }
 
 static json_t *process_entry(const struct sim_server *s, const struct sim_client_entry *c,
-                             uint32_t d, uint64_t now)
+                             uint32_t d)
 {
     struct sim_client_device *cd = &c->map->device[d];
 
@@ -32,13 +32,12 @@ static json_t *process_entry(const struct sim_server *s, const struct sim_client
                      number(get(&cd->account.context_bytes)), "module_bytes",
                      number(get(&cd->account.module_bytes)), "contexts",
                      (int)atomic_load(&cd->account.context_count), "busy_ns",
-                     number(sim_server_client_busy(c, d, now)), "launches",
-                     number(get(&cd->timeline.launches)));
+                     number(sim_schedule_busy_ns(c, d)), "launches",
+                     number(sim_schedule_launches(c, d)));
 }
 
 /* NULL for a group that never used the device. */
-static json_t *group_entry(const struct sim_server *s, const struct sim_group_entry *g, uint32_t d,
-                           uint64_t now)
+static json_t *group_entry(const struct sim_server *s, const struct sim_group_entry *g, uint32_t d)
 {
     uint64_t busy = g->past[d].busy_ns, launches = g->past[d].launches, context = 0;
     uint64_t bytes = sim_word_bytes(get(&g->map->device[d].used));
@@ -48,8 +47,8 @@ static json_t *group_entry(const struct sim_server *s, const struct sim_group_en
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
         if (!c->map || c->group != g)
             continue;
-        busy += sim_server_client_busy(c, d, now);
-        launches += get(&c->map->device[d].timeline.launches);
+        busy += sim_schedule_busy_ns(c, d);
+        launches += sim_schedule_launches(c, d);
         context += get(&c->map->device[d].account.context_bytes);
         processes += atomic_load(&c->map->device[d].account.context_count) > 0;
     }
@@ -60,13 +59,13 @@ static json_t *group_entry(const struct sim_server *s, const struct sim_group_en
                      number(busy), "launches", number(launches), "processes", processes);
 }
 
-static json_t *device_entry(const struct sim_server *s, uint32_t d, uint64_t now)
+static json_t *device_entry(const struct sim_server *s, uint32_t d)
 {
     const struct sim_device_info *info = &s->machine.device[d];
     json_t *groups = json_array(), *processes = json_array();
 
     for (const struct sim_group_entry *g = s->groups; g; g = g->next) {
-        json_t *entry = group_entry(s, g, d, now);
+        json_t *entry = group_entry(s, g, d);
 
         if (entry)
             json_array_append_new(groups, entry);
@@ -74,26 +73,25 @@ static json_t *device_entry(const struct sim_server *s, uint32_t d, uint64_t now
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
         if (c->map && (get(&c->map->device[d].account.held_bytes) ||
                        atomic_load(&c->map->device[d].account.context_count)))
-            json_array_append_new(processes, process_entry(s, c, d, now));
+            json_array_append_new(processes, process_entry(s, c, d));
     }
     return json_pack("{s:i,s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "index", (int)d, "uuid", info->uuid,
                      "minor", (int)info->minor, "total_bytes", number(info->total_bytes),
                      "reserved_bytes", number(info->reserved_bytes), "used_bytes",
                      number(sim_word_bytes(get(&s->node->device[d].used))), "busy_ns",
-                     number(sim_server_device_busy(s, d, now)), "groups", groups, "processes",
+                     number(sim_server_device_busy(s, d)), "groups", groups, "processes",
                      processes);
 }
 
 json_t *sim_report_oracle(const struct sim_server *s)
 {
-    uint64_t now = sim_now_ns();
     json_t *devices = json_array();
 
     for (uint32_t d = 0; d < s->machine.device_count; d++) {
         if (sim_device_is_present(s, d))
-            json_array_append_new(devices, device_entry(s, d, now));
+            json_array_append_new(devices, device_entry(s, d));
     }
-    return json_pack("{s:o,s:o}", "time_ns", number(now), "devices", devices);
+    return json_pack("{s:o,s:o}", "time_ns", number(sim_model_now(s->model)), "devices", devices);
 }
 
 json_t *sim_report_device(const struct sim_server *s, uint32_t d)
@@ -145,7 +143,6 @@ static json_t *command_name(pid_t pid)
 
 json_t *sim_report_processes(const struct sim_server *s)
 {
-    uint64_t now = sim_now_ns();
     json_t *all = json_array();
 
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
@@ -159,7 +156,7 @@ json_t *sim_report_processes(const struct sim_server *s)
             if (!get(&c->map->device[d].account.held_bytes) &&
                 !atomic_load(&c->map->device[d].account.context_count))
                 continue;
-            entry = process_entry(s, c, d, now);
+            entry = process_entry(s, c, d);
             json_object_del(entry, "pid");
             json_object_del(entry, "group");
             json_object_set_new(entry, "index", json_integer(d));

@@ -20,14 +20,13 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "common/timeline.h"
 #include "daemon/command.h"
 #include "daemon/device.h"
 #include "daemon/reply.h"
+#include "daemon/schedule.h"
 
 #define ALQ_LOG_MODULE "simgpud"
 #define EVENTS_MAX 64
-#define SAMPLE_PERIOD_NS (1000000000ull / 6)
 
 uint64_t sim_now_ns(void)
 {
@@ -102,7 +101,6 @@ static void group_free(struct sim_group_entry *g)
 
 static void reset(struct sim_server *s)
 {
-    uint64_t now = sim_now_ns();
     struct sim_group_entry **at = &s->groups;
 
     while (*at) {
@@ -118,8 +116,8 @@ static void reset(struct sim_server *s)
             for (struct sim_client_entry *c = s->clients; c; c = c->next) {
                 if (c->group != g)
                     continue;
-                g->past[d].busy_ns -= sim_server_client_busy(c, d, now);
-                g->past[d].launches -= atomic_load(&c->map->device[d].timeline.launches);
+                g->past[d].busy_ns -= sim_schedule_busy_ns(c, d);
+                g->past[d].launches -= sim_schedule_launches(c, d);
             }
             atomic_store(&g->map->device[d].peak_bytes, sim_word_bytes(g->map->device[d].used));
         }
@@ -129,20 +127,15 @@ static void reset(struct sim_server *s)
     memset(s->control->nvml_unsupported, 0, sizeof(s->control->nvml_unsupported));
 }
 
-uint64_t sim_server_client_busy(const struct sim_client_entry *c, uint32_t device, uint64_t t)
-{
-    return sim_timeline_busy(&c->map->device[device].timeline, t);
-}
-
-uint64_t sim_server_device_busy(const struct sim_server *s, uint32_t device, uint64_t t)
+uint64_t sim_server_device_busy(const struct sim_server *s, uint32_t device)
 {
     uint64_t busy = 0;
 
     for (const struct sim_group_entry *g = s->groups; g; g = g->next)
         busy += g->past[device].busy_ns;
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
-        if (c->map)
-            busy += sim_server_client_busy(c, device, t);
+        if (c->model)
+            busy += sim_schedule_busy_ns(c, device);
     }
     return busy;
 }
@@ -165,19 +158,10 @@ static void settle_device(struct sim_server *s, struct sim_client_entry *c, uint
 {
     struct sim_client_device *cd = &c->map->device[d];
     struct sim_ledger ledger = ledger_of(s, c, d);
-    uint64_t now = sim_now_ns(), free_at, back;
 
     sim_settle_dead(&ledger, &s->sequence);
     if (cd->account.sequence > s->slot_sequence[c->slot])
         s->slot_sequence[c->slot] = cd->account.sequence;
-    c->group->past[d].busy_ns += sim_server_client_busy(c, d, now);
-    c->group->past[d].launches += atomic_load(&cd->timeline.launches);
-    /* Queued kernels die with their process: the device is free where its unbroken queue began. */
-    free_at = atomic_load(&s->node->device[d].free_at_ns);
-    if (free_at > now) {
-        back = sim_timeline_tail(&cd->timeline, free_at, now);
-        atomic_compare_exchange_strong(&s->node->device[d].free_at_ns, &free_at, back);
-    }
 }
 
 /* With nobody left, whatever a hostile client wrote into the words is put right. */
@@ -194,7 +178,6 @@ static void settle_idle(struct sim_server *s)
             alq_warn(NULL, "device %u: %llu bytes held by nobody are set free", d,
                      (unsigned long long)left);
         atomic_store(&s->node->device[d].used, 0);
-        atomic_store(&s->node->device[d].free_at_ns, 0);
         for (struct sim_group_entry *g = s->groups; g; g = g->next)
             atomic_store(&g->map->device[d].used, 0);
     }
@@ -207,6 +190,7 @@ static void client_close(struct sim_server *s, struct sim_client_entry *c)
     while (*at != c)
         at = &(*at)->next;
     if (c->map) {
+        sim_schedule_detach(s, c);
         for (uint32_t d = 0; d < s->machine.device_count; d++)
             settle_device(s, c, d);
         for (uint32_t i = 0; i < SIM_MAX_ENTRIES; i++)
@@ -239,6 +223,12 @@ static int client_attach(struct sim_server *s, struct sim_client_entry *c, const
     }
     fd = shared_memory("simgpu-client", SIM_CLIENT_BYTES, (void **)&map);
     if (fd < 0) {
+        s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
+        return -1;
+    }
+    if (!sim_schedule_attach(s, c)) {
+        munmap(map, SIM_CLIENT_BYTES);
+        close(fd);
         s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
         return -1;
     }
@@ -313,27 +303,6 @@ static uint64_t held_bytes(const struct sim_client_entry *c, uint32_t device)
     return atomic_load(&c->map->device[device].account.held_bytes);
 }
 
-static uint32_t percent(uint64_t busy_ns)
-{
-    uint64_t pct = (busy_ns * 100 + SAMPLE_PERIOD_NS / 2) / SAMPLE_PERIOD_NS;
-
-    return pct > 100 ? 100 : (uint32_t)pct;
-}
-
-uint32_t sim_server_client_utilization(const struct sim_client_entry *c, uint32_t d, uint64_t now)
-{
-    uint64_t before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
-
-    return percent(sim_server_client_busy(c, d, now) - sim_server_client_busy(c, d, before));
-}
-
-uint32_t sim_server_utilization(const struct sim_server *s, uint32_t d, uint64_t now)
-{
-    uint64_t before = now > SAMPLE_PERIOD_NS ? now - SAMPLE_PERIOD_NS : 0;
-
-    return percent(sim_server_device_busy(s, d, now) - sim_server_device_busy(s, d, before));
-}
-
 static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
 {
     struct sim_device_state state = {
@@ -344,15 +313,14 @@ static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t 
         .ecc_uncorrected = s->health[d].ecc_uncorrected,
         .recovery_action = s->health[d].recovery_action,
     };
-    uint64_t now = sim_now_ns();
 
     for (const struct sim_client_entry *o = s->clients; o; o = o->next) {
         if (o->map && atomic_load(&o->map->device[d].account.context_count))
             state.process_count++;
     }
-    state.busy_ns = sim_server_device_busy(s, d, now);
+    state.busy_ns = sim_server_device_busy(s, d);
     state.utilization_pct =
-        s->health[d].is_frozen ? s->health[d].frozen_pct : sim_server_utilization(s, d, now);
+        s->health[d].is_frozen ? s->health[d].frozen_pct : sim_schedule_device_pct(s, d);
     return sim_reply(c->fd, &state, sizeof(state), NULL, 0);
 }
 
@@ -381,23 +349,26 @@ static int on_samples(struct sim_server *s, struct sim_client_entry *c, uint32_t
 {
     alq_auto_free struct sim_sample_list *list = calloc(1, SIM_MESSAGE_BYTES);
     struct timespec real;
-    uint64_t now = sim_now_ns(), now_us;
+    uint64_t now = sim_now_ns(), sample_us;
 
     if (!list)
         return -1;
     clock_gettime(CLOCK_REALTIME, &real);
-    now_us = (uint64_t)real.tv_sec * 1000000u + (uint64_t)real.tv_nsec / 1000u;
-    for (const struct sim_client_entry *o = s->clients; o && now_us > since_us; o = o->next) {
+    sample_us = (uint64_t)real.tv_sec * 1000000u + (uint64_t)real.tv_nsec / 1000u -
+                now % SIM_PERIOD_NS / 1000u;
+    /* The two clocks are not read at the same time: a sample's time is so exact. */
+    for (const struct sim_client_entry *o = s->clients; o && sample_us > since_us + 1000;
+         o = o->next) {
         pid_t pid = o->map && atomic_load(&o->map->device[d].account.context_count)
                         ? sim_pidns_translate(&o->pidns, &c->pidns)
                         : 0;
         uint32_t pct = pid <= 0                 ? 0
                        : s->health[d].is_frozen ? o->frozen_pct[d]
-                                                : sim_server_client_utilization(o, d, now);
+                                                : sim_schedule_client_pct(o, d);
 
         if (pct)
             list->sample[list->count++] =
-                (struct sim_sample){.pid = (uint32_t)pid, .sm_pct = pct, .time_us = now_us};
+                (struct sim_sample){.pid = (uint32_t)pid, .sm_pct = pct, .time_us = sample_us};
     }
     size_t bytes = sizeof(*list) + list->count * sizeof(list->sample[0]);
     list->answer.header = (struct sim_header){SIM_SAMPLES, (uint32_t)bytes};
@@ -446,6 +417,13 @@ static int on_message(struct sim_server *s, struct sim_client_entry *c, void *me
         return -1;
     if (h->type == SIM_HELLO)
         return on_hello(s, c, message);
+    if (h->type == SIM_ASK) {
+        if (c->kind != SIM_KIND_CUDA || len != sizeof(*h))
+            return -1;
+        sim_schedule_ask(s, c);
+        return 0;
+    }
+    sim_schedule_pass(s);
     if (h->type == SIM_CONTROL)
         return len == sizeof(*h) ? on_control(s, c) : -1;
     if (h->type == SIM_WATCH)
@@ -571,6 +549,8 @@ int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *e
     s->node->version = s->control->version = SIM_LAYOUT_VERSION;
     s->control->identity = sim_now_ns() ^ (uint64_t)getpid() << 40;
     sim_devices_open(s);
+    if ((rc = sim_schedule_open(s, err)) != 0)
+        return rc;
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
@@ -591,7 +571,7 @@ int sim_server_run(struct sim_server *s, int signal_fd, struct alq_err *err)
                   &(struct epoll_event){.events = EPOLLIN, .data.ptr = NULL}) != 0)
         return alq_err_errno(err, errno, "cannot watch for signals");
     for (;;) {
-        int n = epoll_wait(s->epoll, events, EVENTS_MAX, -1);
+        int n = epoll_wait(s->epoll, events, EVENTS_MAX, sim_schedule_timeout_ms(s));
 
         if (n < 0 && errno != EINTR)
             return alq_err_errno(err, errno, "waiting for clients");
@@ -603,6 +583,8 @@ int sim_server_run(struct sim_server *s, int signal_fd, struct alq_err *err)
             else
                 on_readable(s, events[i].data.ptr);
         }
+        if (s->is_asked || n == 0)
+            sim_schedule_pass(s);
     }
 }
 
@@ -614,6 +596,7 @@ void sim_server_close(struct sim_server *s, const char *run_dir)
         unlink(path);
     while (s->clients)
         client_close(s, s->clients);
+    sim_schedule_close(s);
     while (s->groups) {
         struct sim_group_entry *g = s->groups;
 

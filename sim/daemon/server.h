@@ -14,6 +14,7 @@
 #include "common/devfile.h"
 #include "common/wire.h"
 #include "daemon/pidns.h"
+#include "model/model.h"
 
 /* A label's totals. Lives from its first client to a reset without clients. */
 struct sim_group_entry {
@@ -40,6 +41,11 @@ struct sim_client_entry {
     uint64_t watched[SIM_MAX_DEVICES];   /* event types */
     uint8_t frozen_pct[SIM_MAX_DEVICES]; /* while the device is frozen */
     struct sim_group_entry *group;
+    struct sim_model_client *model; /* schedule.c has these */
+    uint64_t taken;                 /* operations of its queue */
+    uint32_t *signalled;            /* streams with an operation that the client ends */
+    uint32_t signalled_count, signalled_room;
+    bool has_asked, has_signalled;
 };
 
 /* What simctl made of a device, besides what the control page tells. */
@@ -56,6 +62,8 @@ struct sim_server {
     int listener, epoll, node_fd, control_fd, spare_fd;
     struct sim_node *node;
     struct sim_control *control;
+    struct sim_model *model;
+    bool is_asked; /* a pass is wanted */
     struct sim_health health[SIM_MAX_DEVICES];
     uint64_t faults; /* bits: rules of the control page in force */
     struct sim_client_entry *clients;
@@ -76,15 +84,8 @@ int sim_server_run(struct sim_server *server, int signal_fd, struct alq_err *err
 /* Drops all clients and removes the socket. */
 void sim_server_close(struct sim_server *server, const char *run_dir);
 
-/* What one client's kernels took of a device, up to t. */
-uint64_t sim_server_client_busy(const struct sim_client_entry *client, uint32_t device, uint64_t t);
-uint64_t sim_server_device_busy(const struct sim_server *server, uint32_t device, uint64_t t);
-
-/* Percent of the last sample period before t in which kernels ran, of the device and of one client.
- */
-uint32_t sim_server_utilization(const struct sim_server *server, uint32_t device, uint64_t t);
-uint32_t sim_server_client_utilization(const struct sim_client_entry *client, uint32_t device,
-                                       uint64_t t);
+/* What the clients' kernels took of a device since the last reset, up to the last pass. */
+uint64_t sim_server_device_busy(const struct sim_server *server, uint32_t device);
 
 /* CLOCK_MONOTONIC. */
 uint64_t sim_now_ns(void);

@@ -99,7 +99,7 @@ struct sim_model {
     uint64_t now_ns, last_id;
     sim_model_done_fn *done;
     struct sim_model_client *clients;
-    uint32_t device_count;
+    uint32_t device_max, device_count; /* count: up to the last one that was set */
     struct model_device device[];
 };
 

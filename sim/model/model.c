@@ -166,7 +166,7 @@ void context_settle(struct model_context *c)
     uint64_t now = c->device->model->now_ns;
 
     do {
-        uint32_t waiting = c->client->waiting - c->waiting;
+        uint32_t waiting = c->client->waiting - c->waiting, looked_at = c->pending_count;
 
         c->is_dirty = false;
         c->arrival_ns = NEVER;
@@ -183,7 +183,8 @@ void context_settle(struct model_context *c)
             }
         }
         c->waiting = c->client->waiting - waiting;
-        if (c->pending_count <= 1 && !c->waiting)
+        /* A lone stream went as far as it can. */
+        if (looked_at <= 1 && !c->waiting)
             c->is_dirty = false;
     } while (c->is_dirty);
 }
@@ -266,7 +267,7 @@ static int context_room(struct model_context *c)
 struct sim_model_client *sim_model_client_new(struct sim_model *m, void *tag)
 {
     struct sim_model_client *c =
-        calloc(1, sizeof(*c) + m->device_count * sizeof(struct client_device *));
+        calloc(1, sizeof(*c) + m->device_max * sizeof(struct client_device *));
 
     if (!c)
         return NULL;
@@ -298,7 +299,7 @@ void sim_model_client_free(struct sim_model_client *c)
             free(c->streams[i]->ring);
         free(c->streams[i]);
     }
-    for (uint32_t i = 0; i < m->device_count; i++)
+    for (uint32_t i = 0; i < m->device_max; i++)
         free(c->device[i]);
     *c->link = c->next;
     if (c->next)
@@ -315,7 +316,7 @@ static int stream_open(struct sim_model_client *client, const struct sim_op *op)
     struct model_context *c;
 
     if (op->stream >= SIM_STREAMS || op->blocks >= client->model->device_count ||
-        op->value > 2 * SIM_PRIORITY_ZERO)
+        !client->model->device[op->blocks].sms || op->value > 2 * SIM_PRIORITY_ZERO)
         return -EINVAL;
     while (op->stream >= client->stream_room) {
         uint32_t was = client->stream_room;
@@ -417,31 +418,44 @@ void sim_model_signal(struct sim_model_client *client, uint32_t stream, uint64_t
 
 /* The machine */
 
-struct sim_model *sim_model_new(const struct sim_model_device *devices, uint32_t device_count,
-                                uint64_t now_ns, sim_model_done_fn *done)
+struct sim_model *sim_model_new(uint32_t device_max, uint64_t now_ns, sim_model_done_fn *done)
 {
-    struct sim_model *m = calloc(1, sizeof(*m) + device_count * sizeof(m->device[0]));
+    struct sim_model *m = calloc(1, sizeof(*m) + device_max * sizeof(m->device[0]));
 
     if (!m)
         return NULL;
     m->now_ns = now_ns;
     m->done = done;
-    for (; m->device_count < device_count; m->device_count++) {
-        struct model_device *d = &m->device[m->device_count];
-
-        d->model = m;
-        d->index = m->device_count;
-        d->sms = devices[d->index].sms;
-        d->engine_count = devices[d->index].copy_engines;
-        d->at_ns = now_ns;
-        d->next_ns = NEVER;
-        d->engines = calloc(d->engine_count, sizeof(d->engines[0]));
-        if (!d->engines) {
-            sim_model_free(m);
-            return NULL;
-        }
-    }
+    m->device_max = device_max;
     return m;
+}
+
+int sim_model_device_set(struct sim_model *m, uint32_t index, const struct sim_model_device *device)
+{
+    struct model_device *d = &m->device[index];
+    struct copying *engines;
+
+    if (index >= m->device_max || !device->sms || !device->copy_engines)
+        return -EINVAL;
+    if (d->context_count)
+        return -EBUSY;
+    engines = calloc(device->copy_engines, sizeof(*engines));
+    if (!engines)
+        return -ENOMEM;
+    free(d->engines);
+    free(d->contexts);
+    *d = (struct model_device){
+        .model = m,
+        .index = index,
+        .sms = device->sms,
+        .engine_count = device->copy_engines,
+        .engines = engines,
+        .at_ns = m->now_ns,
+        .next_ns = NEVER,
+    };
+    for (; m->device_count <= index; m->device_count++)
+        m->device[m->device_count].next_ns = NEVER;
+    return 0;
 }
 
 void sim_model_free(struct sim_model *m)

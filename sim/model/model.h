@@ -15,7 +15,6 @@
 #include "model/usage.h"
 
 #define SIM_SLICE_NS 2000000ull
-#define SIM_STREAMS 16384u /* indices of a client */
 
 struct sim_model;
 struct sim_model_client;
@@ -30,9 +29,14 @@ struct sim_model_device {
 typedef void sim_model_done_fn(void *client, const struct sim_op *op, uint64_t number,
                                uint64_t time_ns);
 
-/* A machine at that time with nothing to do; NULL without memory. `done` may be NULL. */
-struct sim_model *sim_model_new(const struct sim_model_device *devices, uint32_t device_count,
-                                uint64_t now_ns, sim_model_done_fn *done);
+/* A machine at that time without devices and with room for so many; NULL without memory. `done` may
+ * be NULL. */
+struct sim_model *sim_model_new(uint32_t device_max, uint64_t now_ns, sim_model_done_fn *done);
+
+/* Puts a device in a place, instead of one that no stream is open on; its busy time begins anew. 0,
+ * -EINVAL, -EBUSY, -ENOMEM. */
+int sim_model_device_set(struct sim_model *model, uint32_t index,
+                         const struct sim_model_device *device);
 void sim_model_free(struct sim_model *model);
 
 /* `tag` is given to the done function. NULL without memory. */

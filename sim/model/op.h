@@ -33,6 +33,8 @@ enum sim_op_kind {
 #define SIM_OP_AFTER_ALL 4u /* MARK: after every earlier operation of the context */
 #define SIM_OP_AFTER_BLOCKING 8u /* MARK: after those of the legacy and the blocking streams */
 
+#define SIM_STREAMS 16384u /* indices of a client */
+
 #define SIM_PRIORITY_ZERO 64u
 #define SIM_DURATION_MAX_NS (1ull << 50) /* 13 days; longer is that */
 

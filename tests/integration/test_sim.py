@@ -281,7 +281,7 @@ class Time(SimTest):
         p.communicate(timeout=WAIT_S)
         self.assertLess(time.monotonic() - begun, WAIT_S)
 
-    def test_events_measure_kernels_on_a_device_of_one(self):
+    def test_kernels_overlap_while_sms_are_free_and_events_tell(self):
         got = self.machine.python("""
 ctx, m, f = C.c_void_p(), C.c_void_p(), C.c_void_p()
 check(cu.cuInit(0)); check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)); check(cu.cuCtxSetCurrent(ctx))
@@ -292,15 +292,20 @@ s = [C.c_void_p(), C.c_void_p()]; e = [C.c_void_p() for _ in range(4)]; ms = C.c
 for x in s: check(cu.cuStreamCreate(C.byref(x), 1))
 for x in e: check(cu.cuEventCreate(C.byref(x), 0))
 never = cu.cuEventElapsedTime(C.byref(ms), e[0], e[1])
-check(cu.cuEventRecord(e[0], s[0]))
-for x in (s[0], s[1]): check(cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, x, args, None))
-check(cu.cuEventRecord(e[1], s[0])); check(cu.cuEventRecord(e[2], s[1]))
-busy = [cu.cuEventQuery(e[2]), cu.cuStreamQuery(s[1]), cu.cuEventElapsedTime(C.byref(ms), e[0], e[2])]
-check(cu.cuEventSynchronize(e[2])); done = [cu.cuEventQuery(e[2]), cu.cuStreamQuery(s[1])]
-check(cu.cuEventElapsedTime(C.byref(ms), e[1], e[2]))
-print(json.dumps([never, busy, done, round(ms.value, 3)]))
+def pair(grid):
+    check(cu.cuEventRecord(e[0], s[0]))
+    for x in (s[0], s[1]): check(cu.cuLaunchKernel(f, grid, 1, 1, 1, 1, 1, 0, x, args, None))
+    check(cu.cuEventRecord(e[1], s[0])); check(cu.cuEventRecord(e[2], s[1]))
+    busy = [cu.cuEventQuery(e[2]), cu.cuStreamQuery(s[1]), cu.cuEventElapsedTime(C.byref(ms), e[0], e[2])]
+    check(cu.cuEventSynchronize(e[2])); done = [cu.cuEventQuery(e[2]), cu.cuStreamQuery(s[1])]
+    check(cu.cuEventElapsedTime(C.byref(ms), e[1], e[2]))
+    return busy + done + [round(ms.value, 3)]
+print(json.dumps([never, pair(132), pair(1)]))
 """)
-        self.assertEqual(got, [400, [600, 600, 600], [0, 0], 3.0])
+        never, wide, narrow = got
+        self.assertEqual((never, wide), (400, [600, 600, 600, 0, 0, 3.0]))  # the second waits for all the SMs
+        self.assertEqual(narrow[:5], [600, 600, 600, 0, 0])
+        self.assertLess(narrow[5], 2.5)  # both run at once, apart by the time between the launches
 
     def test_kernels_compute_and_graphs_repeat_them(self):
         got = self.machine.python("""

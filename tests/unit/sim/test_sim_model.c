@@ -44,10 +44,12 @@ static void on_done(void *client, const struct sim_op *op, uint64_t number, uint
 
 static int set_up(void **state)
 {
-    static const struct sim_model_device devices[] = {{100, 2}, {100, 2}};
+    static const struct sim_model_device device = {100, 2};
 
     world = calloc(1, sizeof(*world));
-    world->model = sim_model_new(devices, 2, 0, on_done);
+    world->model = sim_model_new(3, 0, on_done);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(sim_model_device_set(world->model, i, &device), 0);
     for (size_t i = 0; i < CLIENTS; i++)
         world->client[i] = sim_model_client_new(world->model, &world->client[i]);
     *state = world;
@@ -186,6 +188,18 @@ static void mark_after_all_is_done_when_every_earlier_operation_is(void **state)
     assert_done(0, 3, 0, 250);
 }
 
+static void mark_behind_operations_that_end_at_once_is_done_then(void **state)
+{
+    (void)state;
+    open_on(0, 0, 0, 0, SIM_STREAM_LEGACY, 0);
+    open_stream(0, 1);
+    kernel(0, 0, 0, 100, 1);
+    mark(0, 0, 0, 0);
+    mark(0, 1, 0, SIM_OP_AFTER_BLOCKING);
+    advance(1000);
+    assert_done(0, 1, 0, 100);
+}
+
 static void wait_joins_streams_of_two_devices(void **state)
 {
     (void)state;
@@ -263,6 +277,21 @@ static void push_of_nonsense_is_refused(void **state)
     assert_int_equal(sim_model_push(world->client[0], &(struct sim_op){.kind = SIM_OP_OPEN}),
                      -EINVAL);
     advance(10);
+}
+
+static void device_with_streams_is_not_replaced(void **state)
+{
+    static const struct sim_model_device small = {1, 1};
+
+    (void)state;
+    open_stream(0, 0);
+    assert_int_equal(sim_model_device_set(world->model, 0, &small), -EBUSY);
+    assert_int_equal(sim_model_device_set(world->model, 3, &small), -EINVAL);
+    assert_int_equal(sim_model_device_set(world->model, 2, &small), 0);
+    open_on(0, 1, 2, 0, SIM_STREAM_NON_BLOCKING, 0);
+    kernel(0, 1, 0, 10, 100);
+    advance(100);
+    assert_done(0, 1, 0, 10);
 }
 
 /* SMs */
@@ -502,11 +531,13 @@ int main(void)
         TEST(advance_to_the_end_of_a_kernel_has_it_done),
         TEST(legacy_and_blocking_streams_wait_for_each_others_earlier_work),
         TEST(mark_after_all_is_done_when_every_earlier_operation_is),
+        TEST(mark_behind_operations_that_end_at_once_is_done_then),
         TEST(wait_joins_streams_of_two_devices),
         TEST(host_operation_ends_when_it_is_signalled),
         TEST(signalled_kernel_is_busy_until_then),
         TEST(closed_stream_index_counts_on),
         TEST(push_of_nonsense_is_refused),
+        TEST(device_with_streams_is_not_replaced),
         TEST(kernels_of_a_context_share_the_sms),
         TEST(kernel_wider_than_the_device_takes_all_of_it),
         TEST(kernel_of_a_higher_priority_goes_first),

@@ -64,17 +64,18 @@ struct alq_share_spec {
     uint32_t cores_pct;                /* promised, 0..100 */
     int is_admin; /* adminAccess: sees the GPU, is promised nothing, has no limit */
     struct alq_share_tuning tuning;
-    char request[64]; /* base request name (no subrequest) */
-    char pool[256];
+    char request[64];                   /* base request name (no subrequest) */
     char device[ALQ_DEVICE_NAME_BYTES]; /* as allocated */
     char share_uuid[64];                /* Kubernetes' shareID, "" when absent */
 };
 
-/* A claim with all that is needed to (re)build its files. */
+/* A claim with all that is needed to (re)build its files. The daemon keeps one for each claim in
+ * use, so what may be long and seldom is has no room of its own. */
 struct alq_claim_spec {
     char uid[64];
     char namespace_[64]; /* DNS label */
-    char name[256];
+    char *name;          /* owned */
+    char *pool;          /* owned; of all its shares */
     uint32_t share_count;
     struct alq_share_spec *shares; /* owned */
 };

@@ -30,7 +30,7 @@
 #define EVENT_BYTES_MAX (4u << 20)
 #define REFRESH_MS 60000 /* how often token and CA files are read again, at most */
 #define CONNECT_MS 10000
-#define CONNECTIONS_MAX 12 /* the watch and what prepares ask at once; the rest waits in line */
+#define CONNECTIONS_MAX 8 /* the watch and what prepares ask at once; the rest waits in line */
 #define UNACKED_MS 30000
 #define QUIET_US                                                                                   \
     900000 /* without an answer: what a burst of calls left in the heap is given back */
@@ -60,6 +60,17 @@ struct alq_kube_call {
     int is_cancelled; /* while busy */
     int is_linked;    /* in kube->calls and known to libcurl */
 };
+
+/*
+ * Behind libcurl come LDAP and RTMP, which are never spoken here, and behind them GnuTLS. By this
+ * function a program tells it not to set itself up when it is loaded, which costs 1 MiB (GnuTLS's
+ * gnutls.h has it as a macro). The executable exports it.
+ */
+int _gnutls_global_init_skip(void);
+int _gnutls_global_init_skip(void)
+{
+    return 1;
+}
 
 TAILQ_HEAD(call_list, alq_kube_call);
 

@@ -101,7 +101,7 @@ static void fill_devices(const struct service *service, struct item *item,
         alq__dra__device__init(&devices[i]);
         devices[i].request_names = &texts[2 * i];
         devices[i].n_request_names = 1;
-        devices[i].pool_name = s->pool;
+        devices[i].pool_name = item->claim->pool;
         devices[i].device_name = s->device;
         devices[i].cdi_device_ids = &texts[2 * i + 1];
         devices[i].n_cdi_device_ids = 1;

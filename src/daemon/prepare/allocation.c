@@ -69,10 +69,10 @@ static int read_result(const json_t *result, const json_t *config, const char *d
                        const char *pool, const struct alq_gpu_list *gpus, struct alq_share_spec *s,
                        struct alq_err *err)
 {
-    char request[sizeof(s->request) * 2];
+    char request[sizeof(s->request) * 2], from[256];
     int rc = copy_text(result, "request", request, sizeof(request), err);
     if (!rc)
-        rc = copy_text(result, "pool", s->pool, sizeof(s->pool), err);
+        rc = copy_text(result, "pool", from, sizeof(from), err);
     if (!rc)
         rc = copy_text(result, "device", s->device, sizeof(s->device), err);
     if (!rc && json_object_get(result, "shareID"))
@@ -83,12 +83,12 @@ static int read_result(const json_t *result, const json_t *config, const char *d
     if (base >= sizeof(s->request))
         return alq_err_set(err, ALQ_EINVAL, "request name \"%s\" is too long", request);
     memcpy(s->request, request, base);
-    if (strcmp(s->pool, pool) != 0)
+    if (strcmp(from, pool) != 0)
         return alq_err_set(
             err, ALQ_EINVAL,
             "device %s was allocated from pool %.80s, this node's is %.80s; the pod is "
             "on the wrong node",
-            s->device, s->pool, pool);
+            s->device, from, pool);
     const struct alq_gpu *gpu = find_gpu(gpus, s->device);
     if (!gpu)
         return alq_err_set(err, ALQ_ENOENT,
@@ -181,15 +181,17 @@ int alq_allocation_read(const json_t *object, const struct alq_claim_id *id, con
     if (rc)
         return rc;
     struct alq_claim_spec *spec = calloc(1, sizeof(*spec));
-    if (spec)
+    if (spec) {
+        spec->name = strdup(id->name);
+        spec->pool = strdup(pool);
         spec->shares = calloc(json_array_size(results) + 1, sizeof(*spec->shares));
-    if (!spec || !spec->shares) {
+    }
+    if (!spec || !spec->name || !spec->pool || !spec->shares) {
         alq_claim_spec_free(spec);
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     }
     snprintf(spec->uid, sizeof(spec->uid), "%s", id->uid);
     snprintf(spec->namespace_, sizeof(spec->namespace_), "%s", id->namespace_);
-    snprintf(spec->name, sizeof(spec->name), "%s", id->name);
     rc = read_results(results, alq_json_at(object, "status.allocation.devices.config"), driver,
                       pool, gpus, spec, err);
     if (rc)

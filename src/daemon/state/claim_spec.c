@@ -15,9 +15,11 @@ struct alq_claim_spec *alq_claim_spec_dup(const struct alq_claim_spec *claim)
     if (!copy)
         return NULL;
     *copy = *claim;
+    copy->name = strdup(claim->name);
+    copy->pool = strdup(claim->pool);
     copy->shares = calloc(claim->share_count ? claim->share_count : 1, sizeof(*copy->shares));
-    if (!copy->shares) {
-        free(copy);
+    if (!copy->name || !copy->pool || !copy->shares) {
+        alq_claim_spec_free(copy);
         return NULL;
     }
     if (claim->share_count)
@@ -27,7 +29,10 @@ struct alq_claim_spec *alq_claim_spec_dup(const struct alq_claim_spec *claim)
 
 void alq_claim_spec_fini(struct alq_claim_spec *claim)
 {
+    free(claim->name);
+    free(claim->pool);
     free(claim->shares);
+    claim->name = claim->pool = NULL;
     claim->shares = NULL;
     claim->share_count = 0;
 }
@@ -46,13 +51,13 @@ static int is_same_share(const struct alq_share_spec *a, const struct alq_share_
            a->cores_pct == b->cores_pct && a->is_admin == b->is_admin &&
            a->tuning.policy == b->tuning.policy && a->tuning.priority == b->tuning.priority &&
            a->tuning.log_level == b->tuning.log_level && !strcmp(a->request, b->request) &&
-           !strcmp(a->pool, b->pool) && !strcmp(a->device, b->device) &&
-           !strcmp(a->share_uuid, b->share_uuid);
+           !strcmp(a->device, b->device) && !strcmp(a->share_uuid, b->share_uuid);
 }
 
 int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b)
 {
-    if (strcmp(a->uid, b->uid) != 0 || a->share_count != b->share_count)
+    if (strcmp(a->uid, b->uid) != 0 || strcmp(a->pool, b->pool) != 0 ||
+        a->share_count != b->share_count)
         return 0;
     for (uint32_t i = 0; i < a->share_count; i++)
         if (!is_same_share(&a->shares[i], &b->shares[i]))

@@ -34,14 +34,14 @@ static int format_header(char out[HEADER_MAX_BYTES], uint32_t crc, size_t len)
                     ALQ_RECORD_VERSION, crc, len);
 }
 
-static json_t *share_json(const struct alq_share_spec *s)
+static json_t *share_json(const struct alq_share_spec *s, const char *pool)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:i, s:b, s:{s:i, s:i, s:i}, s:s, s:s, s:s, s:s}", "gpu",
                      s->gpu_uuid, "minor", (json_int_t)s->gpu_minor, "gpuMemory",
                      (json_int_t)s->gpu_memory_bytes, "memory", (json_int_t)s->memory_bytes,
                      "cores", (int)s->cores_pct, "admin", s->is_admin, "tuning", "policy",
                      (int)s->tuning.policy, "priority", (int)s->tuning.priority, "logLevel",
-                     (int)s->tuning.log_level, "request", s->request, "pool", s->pool, "device",
+                     (int)s->tuning.log_level, "request", s->request, "pool", pool, "device",
                      s->device, "shareID", s->share_uuid);
 }
 
@@ -55,7 +55,7 @@ int alq_record_encode(const struct alq_record *record, char **data, size_t *len,
         "uid", claim->uid, "namespace", claim->namespace_, "name", claim->name, "shares");
     json_t *shares = json_object_get(root, "shares");
     for (uint32_t i = 0; shares && i < claim->share_count; i++)
-        if (json_array_append_new(shares, share_json(&claim->shares[i])))
+        if (json_array_append_new(shares, share_json(&claim->shares[i], claim->pool)))
             return alq_err_set(err, ALQ_ENOMEM, "record of claim %s: out of memory", claim->uid);
     alq_auto_free char *text = root ? alq_json_dump(root) : NULL;
     if (!text)
@@ -85,6 +85,18 @@ static int take_text(const json_t *object, const char *key, char *out, size_t si
     return 0;
 }
 
+/* At most 255 bytes, malloc'ed; where one is known already it must be the same. */
+static int take_same(const json_t *object, const char *key, char **out, struct alq_err *err)
+{
+    char text[256];
+    int rc = take_text(object, key, text, sizeof(text), err);
+    if (!rc && *out && strcmp(*out, text) != 0)
+        rc = alq_err_set(err, ALQ_EPROTO, "field %s is not the same for all", key);
+    if (!rc && !*out && !(*out = strdup(text)))
+        rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    return rc;
+}
+
 static int take_number(const json_t *object, const char *key, uint64_t max, uint64_t *out,
                        struct alq_err *err)
 {
@@ -107,7 +119,7 @@ static int take_u32(const json_t *object, const char *key, uint32_t max, uint32_
 }
 
 static int take_share(const json_t *object, const char *uid, uint32_t index,
-                      struct alq_share_spec *s, struct alq_err *err)
+                      struct alq_share_spec *s, char **pool, struct alq_err *err)
 {
     const json_t *tuning = json_object_get(object, "tuning");
     int rc = take_text(object, "gpu", s->gpu_uuid, sizeof(s->gpu_uuid), err);
@@ -128,7 +140,7 @@ static int take_share(const json_t *object, const char *uid, uint32_t index,
     if (!rc)
         rc = take_text(object, "request", s->request, sizeof(s->request), err);
     if (!rc)
-        rc = take_text(object, "pool", s->pool, sizeof(s->pool), err);
+        rc = take_same(object, "pool", pool, err);
     if (!rc)
         rc = take_text(object, "device", s->device, sizeof(s->device), err);
     if (!rc)
@@ -156,7 +168,7 @@ static int take_root(const json_t *root, struct alq_record *record, struct alq_e
     if (!rc)
         rc = take_text(root, "namespace", claim->namespace_, sizeof(claim->namespace_), err);
     if (!rc)
-        rc = take_text(root, "name", claim->name, sizeof(claim->name), err);
+        rc = take_same(root, "name", &claim->name, err);
     if (!rc)
         rc = alq_json_need_array(root, "shares", &shares, err);
     if (!rc && json_array_size(shares) > ALQ_CLAIM_RESULTS_MAX)
@@ -170,11 +182,13 @@ static int take_root(const json_t *root, struct alq_record *record, struct alq_e
     size_t i;
     json_t *item;
     json_array_foreach (shares, i, item) {
-        rc = take_share(item, claim->uid, (uint32_t)i, &claim->shares[i], err);
+        rc = take_share(item, claim->uid, (uint32_t)i, &claim->shares[i], &claim->pool, err);
         if (rc)
             return alq_err_wrap(err, "share %zu", i);
         claim->share_count++;
     }
+    if (!claim->pool && !(claim->pool = strdup(""))) /* no share, no pool */
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     return 0;
 }
 

@@ -505,10 +505,13 @@ static struct alq_share_spec share(const char *gpu, uint64_t memory_mib, uint32_
 
 static struct alq_claim_spec claim_of(const char *uid, struct alq_share_spec *shares, uint32_t n)
 {
+    static char names[8][32];
+    static unsigned next;
     struct alq_claim_spec c = {.share_count = n, .shares = shares};
     snprintf(c.uid, sizeof(c.uid), "%s", uid);
     snprintf(c.namespace_, sizeof(c.namespace_), "ns");
-    snprintf(c.name, sizeof(c.name), "claim-%s", uid);
+    c.name = names[next++ % 8];
+    snprintf(c.name, sizeof(names[0]), "claim-%s", uid);
     return c;
 }
 

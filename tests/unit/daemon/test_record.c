@@ -22,6 +22,7 @@
 
 static struct alq_record example(struct alq_share_spec shares[2])
 {
+    static char name[] = "name with \"quotes\" and \xc3\xa9", pool[] = "node-a";
     struct alq_record r = {.state = ALQ_RECORD_COMPLETED, .boot_id = "boot"};
     memset(shares, 0, 2 * sizeof(*shares));
     for (uint32_t i = 0; i < 2; i++) {
@@ -36,13 +37,13 @@ static struct alq_record example(struct alq_share_spec shares[2])
         s->is_admin = (int)i;
         s->tuning = (struct alq_share_tuning){ALQ_POLICY_BURST, 1, 4};
         snprintf(s->request, sizeof(s->request), "gpu-%u", i);
-        snprintf(s->pool, sizeof(s->pool), "node-a");
         snprintf(s->device, sizeof(s->device), "hami-gpu-%u", i);
         snprintf(s->share_uuid, sizeof(s->share_uuid), "%s", i ? "" : "36188c79");
     }
     snprintf(r.claim.uid, sizeof(r.claim.uid), UID);
     snprintf(r.claim.namespace_, sizeof(r.claim.namespace_), "default");
-    snprintf(r.claim.name, sizeof(r.claim.name), "name with \"quotes\" and \xc3\xa9");
+    r.claim.name = name;
+    r.claim.pool = pool;
     r.claim.share_count = 2;
     r.claim.shares = shares;
     return r;

@@ -368,10 +368,12 @@ void world_adopt(unsigned n, int is_this_boot, enum alq_record_state state)
     struct alq_share_spec share = {.gpu_memory_bytes = WORLD_GPU_MIB * MIB,
                                    .memory_bytes = o->memory_mib * MIB,
                                    .cores_pct = o->cores,
-                                   .request = "gpu",
-                                   .pool = "node-a"};
-    struct alq_record record = {.state = state, .claim = {.share_count = 1, .shares = &share}};
+                                   .request = "gpu"};
     struct alq_claim_id id = id_of(n);
+    char pool[] = "node-a";
+    struct alq_record record = {
+        .state = state,
+        .claim = {.name = id.name, .pool = pool, .share_count = 1, .shares = &share}};
     snprintf(share.share_id, sizeof(share.share_id), "u%u-0", n);
     snprintf(share.gpu_uuid, sizeof(share.gpu_uuid), "%s", gpus[o->gpu].uuid);
     snprintf(share.device, sizeof(share.device), "%s", gpus[o->gpu].name);
@@ -380,7 +382,6 @@ void world_adopt(unsigned n, int is_this_boot, enum alq_record_state state)
     snprintf(record.boot_id, sizeof(record.boot_id), "%s", is_this_boot ? BOOT : "another");
     snprintf(record.claim.uid, sizeof(record.claim.uid), "%s", id.uid);
     snprintf(record.claim.namespace_, sizeof(record.claim.namespace_), "ns");
-    snprintf(record.claim.name, sizeof(record.claim.name), "%s", id.name);
     world.files[n] = (struct world_files){.is_made = 1, .cores = o->cores};
     assert_int_equal(alq_prepare_adopt(world.prepare, &record, NULL), 0);
 }

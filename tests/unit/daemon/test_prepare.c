@@ -269,13 +269,14 @@ static void refusal_with_the_longest_names_keeps_its_remedy(void **state)
     struct alq_claim_spec asks = {.share_count = 1, .shares = &share}, held[40];
     struct alq_room_holder holders[40];
     struct alq_err err = ALQ_ERR_INIT;
-    char prefix[160];
+    char prefix[160], name[254] = "";
     memset(share.device, 'd', 63);
+    memset(name, 'c', 253);
     for (unsigned i = 0; i < 40; i++) {
         held[i] = asks;
         snprintf(held[i].uid, sizeof(held[i].uid), "h%u", i);
         memset(held[i].namespace_, 'n', 63);
-        memset(held[i].name, 'c', 253);
+        held[i].name = name;
         holders[i] = (struct alq_room_holder){&held[i], ""};
     }
     assert_int_equal(alq_room_check(&asks, holders, 40, &err), ALQ_EBUSY);

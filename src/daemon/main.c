@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@
 #define ALQ_LOG_MODULE "main"
 
 #define WORKERS 4
+#define DESCRIPTORS_MIN 512
+#define DESCRIPTORS_MAX 65536
 #define DRAIN_MS 5000
 #define DRAIN_STEP_MS 20
 #define LINGER_S 2
@@ -360,6 +363,26 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
     return 0;
 }
 
+/* All descriptors that we may have: 110 claims at once take about 200. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    char number[24];
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return;
+    rlim_t most = limit.rlim_max < DESCRIPTORS_MAX ? limit.rlim_max : DESCRIPTORS_MAX;
+    if (limit.rlim_cur < most) {
+        limit.rlim_cur = most;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)most);
+    if (most < DESCRIPTORS_MIN)
+        alq_warn(ALQ_LOG_KV({"descriptors", number}),
+                 "so few descriptors may not do for many claims at once; raise the limit "
+                 "(LimitNOFILE) to %d",
+                 DESCRIPTORS_MIN);
+}
+
 int main(int argc, char **argv)
 {
     struct alq_err err = ALQ_ERR_INIT;
@@ -387,6 +410,7 @@ int main(int argc, char **argv)
         return 0;
     }
     alq_log_init(d.cfg.log_level, d.cfg.log_format, STDERR_FILENO);
+    raise_descriptors();
     rc = daemon_init(&d, &err);
     if (rc) {
         alq_error(NULL, "cannot start: %s", err.text);

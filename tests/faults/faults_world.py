@@ -140,10 +140,20 @@ class FaultWorld(World):
 
     def renumber(self):
         """The GPUs change their minor numbers, as they may at a reboot."""
+        def swap(devices):
+            for i, device in enumerate(reversed(devices)):
+                device["minor"] = i
+            return devices
+        self.change_gpus(swap)
+
+    def keep_gpus(self, count):
+        """The others have fallen off the bus."""
+        self.change_gpus(lambda devices: devices[:count])
+
+    def change_gpus(self, change):
         with open(self.gpu_config, encoding="utf-8") as file:
             config = json.load(file)
-        for i, device in enumerate(reversed(config["devices"])):
-            device["minor"] = i
+        config["devices"] = change(config["devices"])
         with open(self.gpu_config, "w", encoding="utf-8") as file:
             json.dump(config, file)
         self.gpud.kill()

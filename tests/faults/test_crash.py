@@ -49,7 +49,7 @@ class Runs(unittest.TestCase):
             points += sum(line.startswith(("ok ", "FAILED ")) for line in lines)
             failures += [line for line in lines if line.startswith("FAILED ")]
             if process.returncode and not any(line.startswith("FAILED ") for line in lines):
-                failures.append(text[-3000:])
+                failures.append(text[-600:])
         print(f"{program} {scenario}: {points} points, {len(failures)} failed", flush=True)
         self.assertEqual(failures, [])
         self.assertGreaterEqual(points, least * every if IS_FULL else least)

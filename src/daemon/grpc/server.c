@@ -51,6 +51,7 @@ struct alq_grpc_server {
     ino_t ino;
     struct evconnlistener *listener;
     struct event *resume; /* accepting again after a lack of descriptors */
+    int spare;            /* a descriptor kept to turn away who connects then; -1: none */
     LIST_HEAD(connection_list, connection) connections;
     unsigned connection_count;
 };
@@ -217,12 +218,28 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     }
 }
 
+/* Without a descriptor for it a connection would wait until its deadline: better it learns at once.
+ */
+static void turn_away(struct alq_grpc_server *server)
+{
+    if (server->spare >= 0)
+        close(server->spare);
+    int fd = accept4(evconnlistener_get_fd(server->listener), NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* Out of descriptors or memory: the listener would spin, so it rests a little. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     struct alq_grpc_server *server = arg;
     struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
-    alq_warn(ALQ_LOG_KV({"socket", server->path}), "accept: %s", strerror(errno));
+    int is_out_of_descriptors = errno == EMFILE || errno == ENFILE;
+    alq_warn(ALQ_LOG_KV({"socket", server->path}), "accept: %s%s", strerror(errno),
+             is_out_of_descriptors ? "; raise the limit (LimitNOFILE)" : "");
+    if (is_out_of_descriptors)
+        turn_away(server);
     evconnlistener_disable(listener);
     event_add(server->resume, &tv);
 }
@@ -327,6 +344,7 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
     server->base = base;
     server->methods = methods;
     server->path = strdup(path);
+    server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     LIST_INIT(&server->connections);
     server->resume = evtimer_new(base, on_resume, server);
     int fd = -1;
@@ -396,6 +414,8 @@ void alq_grpc_server_free(struct alq_grpc_server *server)
     }
     if (server->resume)
         event_free(server->resume);
+    if (server->spare >= 0)
+        close(server->spare);
     free(server->path);
     free(server);
 }

@@ -197,7 +197,9 @@ static void library_sweep(struct alq_files *files, int is_start)
 {
     struct alq_err err = ALQ_ERR_INIT;
     pthread_rwlock_wrlock(&files->library_lock);
-    if (is_start || files->has_old_libraries) {
+    /* One that could not be installed may be there all the same. */
+    int is_known = !files->cfg->library || files->library.library_path[0];
+    if (is_known && (is_start || files->has_old_libraries)) {
         int left = alq_library_sweep(files->cfg, &files->library, is_start, &err);
         files->has_old_libraries = left != 0;
         if (left < 0)

@@ -40,7 +40,7 @@
 #define DESCRIPTORS_MAX 65536
 #define DRAIN_MS 5000
 #define DRAIN_STEP_MS 20
-#define LINGER_S 2
+#define LINGER_S 5
 
 enum phase {
     PHASE_RUNNING,

@@ -27,7 +27,7 @@
 
 /* The kubelet chooses the instance some time before it calls: late calls are still served until
  * there has been a pause. Calls that wait for something longer are refused, to come again. */
-#define PAUSE_MS 250
+#define PAUSE_MS 500
 #define CLOSE_MS 3000
 #define CLOSE_STEP_MS 5
 /* A dead process frees its locks one after the other. */

@@ -301,6 +301,48 @@ class Rolling(unittest.TestCase):
         self.assertEqual(peer.unprepare(kept, made)[made[2]].error, "")
         self.assert_nothing_left()
 
+    def test_newer_that_cannot_open_the_state_costs_nothing(self):
+        """A bad setting in the new version: its pod ends, the old one serves on."""
+        older = self.start()
+        kubelet = self.kubelet()
+        traffic = self.traffic(kubelet)
+        traffic.more()
+        with open(self.world.path("file"), "w", encoding="utf-8"):
+            pass
+        newer = Instance(self.world, cdi_dir=self.world.path("file/cdi"))
+        self.instances.append(newer)
+        self.assertEqual(newer.process.wait(30), 1)
+        self.assertIn("--cdi-dir", newer.said())
+        self.assertFalse(os.path.exists(newer.registration_socket) or os.path.exists(newer.dra_socket))
+        older.wait_said("taking over")
+        traffic.more()
+        traffic.stop()
+        self.assertEqual(traffic.wrong, [])
+        for text in traffic.retries:
+            self.assertIn("UNAVAILABLE", text)
+        self.assert_nothing_left()
+
+    def test_only_the_holder_publishes_slices_and_health(self):
+        older = self.start()
+        watch = self.connect(older.dra_socket).watch_health(timeout=60)
+        self.addCleanup(watch.cancel)
+        self.assertEqual([d.health for d in next(watch).devices], [1, 1])
+        newer = self.start()
+        other = self.connect(newer.dra_socket).watch_health(timeout=60)
+        self.addCleanup(other.cancel)
+        registration = self.connect(newer.registration_socket)
+        registration.notify()
+        newer.wait_said("taking over")
+        self.assertEqual([d.health for d in next(other).devices], [1, 1])
+        newer.wait_said("slices are published")
+        for _ in range(3):
+            for slice_ in self.world.api.list(SLICES, "", {})[0]:
+                self.world.api.store.delete(SLICES.internal, "", slice_["metadata"]["name"])
+            wait_for("the slice", lambda: self.world.api.list(SLICES, "", {})[0])
+        self.assertEqual(len(self.world.api.list(SLICES, "", {})[0]), 1)
+        self.assertEqual(older.said().count("publishing it again"), 0)
+        self.assertGreater(newer.said().count("publishing it again"), 0)
+
     def test_state_follows_the_last_registration(self):
         """A kubelet that restarts registers all instances anew, in any order, and calls the one it registered last."""
         older, newer = self.start(), self.start()

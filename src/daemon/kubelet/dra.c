@@ -21,7 +21,7 @@
 
 #define ALQ_LOG_MODULE "dra"
 
-#define CLAIMS_MAX 4096u
+#define CLAIMS_MAX 1024u /* of one call; the kubelet sends those of one pod */
 /* What decoding one request may allocate: 4 MiB of empty claims would otherwise cost 200. */
 #define DECODE_MAX_BYTES (32u * 1024 * 1024)
 

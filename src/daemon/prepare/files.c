@@ -417,7 +417,8 @@ static void tell_found(struct alq_files *files, const struct alq_files_sweeper *
                        const char *uid)
 {
     struct alq_share_spec shares[ALQ_CLAIM_RESULTS_MAX];
-    struct alq_claim_spec claim = {.shares = shares};
+    char unknown[] = "";
+    struct alq_claim_spec claim = {.name = unknown, .pool = unknown, .shares = shares};
     snprintf(claim.uid, sizeof(claim.uid), "%s", uid);
     for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
         char id[ALQ_SHARE_ID_BYTES];

@@ -72,16 +72,35 @@ static int receive(int fd, void *answer, size_t max, int fds[FDS])
     return (int)n;
 }
 
-static int send_request(int fd, const void *request, uint32_t bytes)
+static int send_with(int fd, const void *request, uint32_t bytes, int send_fd)
 {
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct msghdr m = {
+        .msg_iov = &(struct iovec){(void *)(uintptr_t)request, bytes},
+        .msg_iovlen = 1,
+    };
     ssize_t n;
 
+    if (send_fd >= 0) {
+        m.msg_control = control.space;
+        m.msg_controllen = sizeof(control.space);
+        control.align = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.align), &send_fd, sizeof(send_fd));
+    }
     do
-        n = send(fd, request, bytes, MSG_NOSIGNAL);
+        n = sendmsg(fd, &m, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
     return n == (ssize_t)bytes ? 0 : -EIO;
+}
+
+static int send_request(int fd, const void *request, uint32_t bytes)
+{
+    return send_with(fd, request, bytes, -1);
 }
 
 static void close_all(const int *fds)
@@ -114,6 +133,30 @@ int sim_call_fd(const struct sim_connection *c, const void *request, uint32_t by
     if (rc != 0 || (rc = receive(c->fd, &answer, sizeof(answer), fds)) < 0)
         return rc;
     return fds[0] >= 0 ? fds[0] : -EIO;
+}
+
+int sim_call_object(const struct sim_connection *c, const struct sim_ask_object *ask, int send_fd,
+                    struct sim_object_answer *answer, int *hold, int *file)
+{
+    int fds[FDS], rc = send_with(c->fd, ask, sizeof(*ask), send_fd);
+
+    *hold = *file = -1;
+    if (rc != 0 || (rc = receive(c->fd, answer, sizeof(*answer), fds)) < 0)
+        return rc;
+    if (rc != (int)sizeof(*answer))
+        rc = -EPROTO;
+    else
+        rc = answer->answer.status == SIM_OK          ? 0
+             : answer->answer.status == SIM_NO_OBJECT ? -ENOENT
+             : answer->answer.status == SIM_NO_MEMORY ? -ENOMEM
+                                                      : -EPROTO;
+    if (rc != 0) {
+        close_all(fds);
+        return rc;
+    }
+    *hold = fds[0];
+    *file = fds[1];
+    return 0;
 }
 
 int sim_connection_lost(const struct sim_connection *c)

@@ -44,6 +44,13 @@ int sim_call(const struct sim_connection *connection, const void *request, uint3
 /* As sim_call for an answer with a descriptor, which is the caller's; -EIO without one. */
 int sim_call_fd(const struct sim_connection *connection, const void *request, uint32_t bytes);
 
+/* Asks about shared memory, with a descriptor unless send_fd is -1. 0 with the answer and the
+ * descriptors that came (-1 without), which are the caller's; a negative errno: -ENOENT for an
+ * object that is not there, -ENOMEM when simgpud lacks memory or descriptors, -EPROTO for a request
+ * it refuses, others when it is gone. */
+int sim_call_object(const struct sim_connection *connection, const struct sim_ask_object *ask,
+                    int send_fd, struct sim_object_answer *answer, int *hold, int *file);
+
 /* Non-zero when simgpud has gone away. */
 int sim_connection_lost(const struct sim_connection *connection);
 

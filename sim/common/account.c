@@ -135,6 +135,12 @@ static void settle_word(sim_word *word, struct sim_acks *acks, uint64_t bytes, u
     (void)word_add(word, acks, 0, *sequence, -(int64_t)units, UNITS_MAX, &count);
 }
 
+void sim_release(const struct sim_ledger *ledger, uint64_t bytes, uint32_t *sequence)
+{
+    settle_word(&ledger->device->used, ledger->device_ack, bytes, sequence);
+    settle_word(&ledger->group->used, ledger->group_ack, bytes, sequence);
+}
+
 void sim_settle_dead(const struct sim_ledger *ledger, uint32_t *sequence)
 {
     struct sim_account *a = ledger->account;

@@ -37,6 +37,12 @@ static inline uint64_t sim_round_bytes(uint64_t bytes)
     return (bytes + SIM_UNIT_BYTES - 1) / SIM_UNIT_BYTES * SIM_UNIT_BYTES;
 }
 
+/* A word that nobody wrote. */
+static inline uint64_t sim_word_of(uint64_t bytes)
+{
+    return bytes / SIM_UNIT_BYTES << 28;
+}
+
 static inline uint64_t sim_word_bytes(uint64_t word)
 {
     return (word >> 28) * SIM_UNIT_BYTES;
@@ -56,6 +62,10 @@ bool sim_charge(const struct sim_ledger *ledger, uint64_t bytes, enum sim_charge
 
 /* Gives them back. */
 void sim_uncharge(const struct sim_ledger *ledger, uint64_t bytes, enum sim_charge_kind kind);
+
+/* simgpud, for bytes that belong to no client's account (any more): takes them out of the device's
+ * and the group's word. */
+void sim_release(const struct sim_ledger *ledger, uint64_t bytes, uint32_t *sequence);
 
 /* simgpud, for a client that is gone: takes all it held out of the device's and the group's word,
  * an unfinished operation included. ledger is the dead client's; sequence is simgpud's counter. */

@@ -34,6 +34,14 @@ enum sim_message_type {
     SIM_WATCH,     /* struct sim_watch -> struct sim_answer; from then on struct sim_event comes */
     SIM_EVENT,
     SIM_ASK, /* struct sim_header, of a CUDA client; answered in its memory (layout.h) */
+    /* Shared memory (daemon/object.h): struct sim_ask_object -> struct sim_object_answer. Those
+     * marked bring a holder's descriptor and then the memory. */
+    SIM_SHARE,   /* make one and move bytes of the sender's account into it; both */
+    SIM_TOKEN,   /* a descriptor to hand to somebody else; the holder's only */
+    SIM_OPEN,    /* by number, while its maker holds it; both */
+    SIM_IMPORT,  /* by a descriptor that comes along; both */
+    SIM_MOVE,    /* bytes of the maker's account into it, or back when negative */
+    SIM_RELEASE, /* answered once a holder's closed end has taken effect */
 };
 
 enum sim_client_kind { SIM_KIND_CUDA = 1, SIM_KIND_NVML, SIM_KIND_CONTROL };
@@ -45,6 +53,7 @@ enum sim_status {
     SIM_NO_SLOT,   /* SIM_MAX_SLOTS - 1 clients are connected */
     SIM_NO_MEMORY, /* the machine, not the device */
     SIM_NO_DEVICE,
+    SIM_NO_OBJECT, /* no such object, or its maker has let go of it */
 };
 
 struct sim_header {
@@ -168,6 +177,28 @@ struct sim_sample_list {
     uint32_t count;
     uint32_t reserved;
     struct sim_sample sample[];
+};
+
+#define SIM_META_BYTES 64u
+
+struct sim_ask_object {
+    struct sim_header header;
+    uint32_t device; /* SIM_SHARE: which node device pays */
+    uint32_t kind;   /* SIM_SHARE: the clients' business */
+    uint64_t id;
+    int64_t bytes;       /* SIM_SHARE, SIM_MOVE: what is moved */
+    uint64_t file_bytes; /* SIM_SHARE: size of the memory */
+    unsigned char meta[SIM_META_BYTES];
+};
+
+struct sim_object_answer {
+    struct sim_answer answer;
+    uint64_t id;
+    uint32_t device;
+    uint32_t kind;
+    uint64_t bytes;
+    uint64_t file_bytes;
+    unsigned char meta[SIM_META_BYTES];
 };
 
 static_assert(sizeof(struct sim_welcome) + SIM_MAX_DEVICES * sizeof(struct sim_device_info) <=

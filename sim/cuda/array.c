@@ -5,6 +5,7 @@
  * with another magic number.
  */
 #include "cuda/array.h"
+#include "cuda/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -446,7 +447,8 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
             array_unlink(m->level[i]);
     }
     pthread_mutex_unlock(&array_lock);
-    return rc == CUDA_SUCCESS && !m->is_mapped ? memory_release(m->address, VA_ARRAY) : rc;
+    NEED(rc == CUDA_SUCCESS, rc);
+    return m->is_mapped ? mapped_free(m->address, false) : memory_release(m->address, VA_ARRAY);
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray m, unsigned int index)

@@ -5,6 +5,7 @@
  * made in it goes with it. The list of contexts is under driver_lock.
  */
 #include "cuda/context.h"
+#include "cuda/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,10 +90,7 @@ static CUresult context_make(struct device *d, unsigned int flags, bool is_prima
     NEED(!sim_connection_lost(&driver_connection) &&
              atomic_load_explicit(&d->control->condition, memory_order_acquire) == SIM_DEVICE_OK,
          CUDA_ERROR_DEVICE_UNAVAILABLE);
-    if (!d->memory.base)
-        NEED(va_open(&d->memory, d->info.total_bytes, false) == 0, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!d->managed.base)
-        NEED(va_open(&d->managed, d->info.total_bytes, true) == 0, CUDA_ERROR_OUT_OF_MEMORY);
+    TRY(memory_open(d));
     /* The primary context is the same object every time; others are new ones and dead ones stay. */
     c = is_primary && d->primary ? d->primary : malloc(sizeof(*c));
     NEED(c, CUDA_ERROR_OUT_OF_MEMORY);
@@ -113,6 +111,7 @@ static void context_drop(struct CUctx_st *c)
     module_free_all(c);
     array_free_all(c);
     peer_forget(c);
+    ipc_forget(c);
     memory_free_owned(c);
     stream_free_all(c);
     event_free_all(c);
@@ -450,7 +449,9 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 
     TRY(meant(context, &c));
     TRY(capture_unsafe());
-    return context_wait(c);
+    TRY(context_wait(c));
+    pool_synchronised();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)

@@ -4,7 +4,7 @@
  * copy to or from the host takes its stream's time at 25 GB/s (copy engine), a copy or fill within
  * the device takes kernel time at 1 TB/s. A synchronous call waits for the end.
  */
-#include "cuda/driver.h"
+#include "cuda/memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -44,7 +44,9 @@ static bool clear_pages(const struct copy *copy)
 
     if (copy->value || copy->is_host || copy->rows != 1 || copy->width < CLEAR_MIN_BYTES)
         return false;
-    if (madvise((void *)first, last - first, MADV_DONTNEED) != 0)
+    /* Device memory is a file's; managed memory is not, and says so. */
+    if (madvise((void *)first, last - first, MADV_REMOVE) != 0 &&
+        madvise((void *)first, last - first, MADV_DONTNEED) != 0)
         return false;
     memset((void *)from, 0, first - from);
     memset((void *)last, 0, to - last);
@@ -66,11 +68,15 @@ void copy_run(const struct copy *copy)
     char *to = copy->to;
     const char *from = copy->from;
 
-    if (copy->kind == COPY_FILL && clear_pages(copy))
+    pthread_rwlock_rdlock(&memory_bytes_lock);
+    if (copy->kind == COPY_FILL && clear_pages(copy)) {
+        pthread_rwlock_unlock(&memory_bytes_lock);
         return;
+    }
     for (size_t slice = 0; slice < (copy->slices ? copy->slices : 1); slice++)
         run_slice(copy, to + slice * copy->to_slice,
                   copy->kind == COPY_FILL ? NULL : from + slice * copy->from_slice);
+    pthread_rwlock_unlock(&memory_bytes_lock);
 }
 
 /* Gives the copy to a stream; a synchronous one is waited for. */
@@ -102,9 +108,9 @@ CUresult copy_side(uint64_t address, size_t bytes, bool is_device, bool is_write
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-enum place { HOST, DEVICE, ANY };
+enum where { HOST, DEVICE, ANY };
 
-static CUresult linear(uint64_t to, enum place to_place, uint64_t from, enum place from_place,
+static CUresult linear(uint64_t to, enum where to_place, uint64_t from, enum where from_place,
                        size_t bytes, CUstream stream, bool is_async)
 {
     struct copy copy = {.width = bytes, .rows = 1};

@@ -48,6 +48,9 @@ enum magic {
     MAGIC_GREEN = 0x47524e31,
     MAGIC_RESOURCE = 0x52455331,
     MAGIC_USER = 0x55534f31,
+    MAGIC_PHYSICAL = 0x50485931,
+    MAGIC_EXTERNAL = 0x45585431,
+    MAGIC_SEMAPHORE = 0x53454d31,
     MAGIC_DEAD = 0x44454144,
 };
 
@@ -62,15 +65,8 @@ struct device {
     struct va_window memory, managed;
     struct CUctx_st *primary; /* made at the first retain */
     unsigned int primary_flags;
-    struct CUmemPoolHandle_st *pool;
-};
-
-struct CUmemPoolHandle_st {
-    uint32_t magic;
-    struct device *device;
-    uint64_t release_threshold;
-    uint64_t used_bytes, used_high_bytes;
-    int reuse[3]; /* the three reuse attributes; kept, without effect */
+    struct CUmemPoolHandle_st *pool, *pool_graph; /* made when first asked for (pool.h) */
+    struct CUmemPoolHandle_st *pool_current;      /* NULL: the default one */
 };
 
 struct capture; /* graph.c */
@@ -253,6 +249,9 @@ void array_free_all(struct CUctx_st *context);
 
 /* peer.c: no other context reaches this one any more, nor it others. */
 void peer_forget(struct CUctx_st *context);
+
+/* ipc.c: memory of other processes that the context opened is closed. */
+void ipc_forget(struct CUctx_st *context);
 
 /* managed.c: advice for the allocation at base is forgotten. */
 void managed_forget(uint64_t base);

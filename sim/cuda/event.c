@@ -3,7 +3,7 @@
  * Events. A record is an operation of its stream; when it is reached, simgpud writes its number and
  * the time into the event's cell of this process's memory.
  */
-#include "cuda/driver.h"
+#include "cuda/pool.h"
 
 #include <stdlib.h>
 
@@ -172,12 +172,13 @@ CUresult cuEventSynchronize(CUevent event)
     uint64_t at;
 
     TRY(check(event));
-    if (is_reached(event, &at))
-        return CUDA_SUCCESS;
-    return queue_wait(atomic_load_explicit(&event->stream, memory_order_relaxed),
-                      atomic_load_explicit(&event->number, memory_order_relaxed),
-                      atomic_load_explicit(&event->earliest_ns, memory_order_relaxed),
-                      event->context);
+    if (!is_reached(event, &at))
+        TRY(queue_wait(atomic_load_explicit(&event->stream, memory_order_relaxed),
+                       atomic_load_explicit(&event->number, memory_order_relaxed),
+                       atomic_load_explicit(&event->earliest_ns, memory_order_relaxed),
+                       event->context));
+    pool_synchronised();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)

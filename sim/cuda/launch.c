@@ -4,7 +4,7 @@
  * from its grid: a wave of one block per SM takes 20 us. Built-in kernels compute on the device's
  * bytes, at launch; the clock says when a program may see that.
  */
-#include "cuda/driver.h"
+#include "cuda/memory.h"
 
 #include <string.h>
 
@@ -91,8 +91,11 @@ void launch_time(const struct device *d, const struct launch_shape *shape, struc
 
 void launch_compute(const struct launch *launch)
 {
-    if (launch->builtin && launch->builtin->run)
-        launch->builtin->run(launch->args);
+    if (!launch->builtin || !launch->builtin->run)
+        return;
+    pthread_rwlock_rdlock(&memory_bytes_lock);
+    launch->builtin->run(launch->args);
+    pthread_rwlock_unlock(&memory_bytes_lock);
 }
 
 CUresult launch_run(const struct launch *launch, struct CUstream_st *stream)

@@ -1,19 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory: allocation, release, the figures of cuMemGetInfo, pools in their first form
- * (memory of a pool is taken and given back at once), and what a pointer is. Each device's windows
- * and account are under its memory lock.
+ * Device memory: linear and managed allocation, what an address leads to, and the figures of
+ * cuMemGetInfo. Each device's windows and account are under its memory lock. A card hands out
+ * granules of 2 MiB: an allocation is charged when it opens blocks, and small ones share them.
  */
-#include "cuda/driver.h"
+#include "cuda/memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cuda/host.h"
+#include "cuda/pool.h"
 
 #define PITCH_BYTES 512u
+#define WINDOW_SPARE_BYTES (64ull << 30)
 
-struct device *memory_device(CUdeviceptr address)
+pthread_rwlock_t memory_bytes_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+int memory_file(const char *name, uint64_t bytes)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
+        int saved = errno;
+
+        close(fd);
+        return -saved;
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+static CUresult open_failed(int rc)
+{
+    return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult memory_open(struct device *d)
+{
+    /* Several times the device's size, so that addresses do not run out first. */
+    uint64_t bytes = (d->info.total_bytes * 4 + WINDOW_SPARE_BYTES) & ~(VA_BLOCK_BYTES - 1);
+    int rc, file;
+
+    if (!d->memory.base) {
+        file = memory_file("simgpu-device", bytes);
+        NEED(file >= 0, open_failed(file));
+        rc = va_open(&d->memory, bytes, file);
+        if (rc != 0) {
+            close(file);
+            return open_failed(rc);
+        }
+    }
+    if (!d->managed.base) {
+        rc = va_open(&d->managed, bytes, -1);
+        NEED(rc == 0, open_failed(rc));
+    }
+    return CUDA_SUCCESS;
+}
+
+static struct device *window_device(CUdeviceptr address)
 {
     for (int i = 0; i < driver_device_count; i++) {
         struct device *d = &driver_devices[i];
@@ -29,20 +76,94 @@ static struct va_window *window_of(struct device *d, CUdeviceptr address)
     return va_contains(&d->memory, address) ? &d->memory : &d->managed;
 }
 
-CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out)
+/* Whether the address may be one of a pool or a mapping. */
+static bool is_elsewhere(void)
+{
+    return atomic_load_explicit(&vmm_count, memory_order_relaxed) ||
+           atomic_load_explicit(&pool_count, memory_order_relaxed);
+}
+
+void memory_find(CUdeviceptr address, struct place *place)
+{
+    struct device *d = window_device(address);
+
+    *place = (struct place){.kind = PLACE_NONE};
+    if (d) {
+        struct va_record *r;
+
+        pthread_mutex_lock(&d->memory_lock);
+        r = va_find(window_of(d, address), address, &place->base);
+        if (r && r->kind != VA_ARRAY) {
+            place->kind = r->kind == VA_MANAGED ? PLACE_MANAGED : PLACE_LINEAR;
+            place->of = r->kind;
+            place->device = d;
+            place->bytes = r->bytes;
+            place->owner = r->owner;
+            place->is_synchronous = r->touched & VA_SYNCHRONOUS;
+        }
+        pthread_mutex_unlock(&d->memory_lock);
+    } else if (is_elsewhere()) {
+        pool_find(address, place);
+        if (place->kind == PLACE_NONE)
+            vmm_find(address, place);
+    }
+}
+
+void memory_set_synchronous(CUdeviceptr address, bool is_synchronous)
+{
+    struct device *d = window_device(address);
+    struct va_record *r;
+    uint64_t base;
+
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->memory_lock);
+    r = va_find(window_of(d, address), address, &base);
+    if (r && is_synchronous)
+        r->touched |= VA_SYNCHRONOUS;
+    else if (r)
+        r->touched &= (uint8_t)~VA_SYNCHRONOUS;
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+struct device *memory_device(CUdeviceptr address)
+{
+    struct device *d = window_device(address);
+    struct place place;
+
+    if (d || !is_elsewhere())
+        return d;
+    memory_find(address, &place);
+    /* Mapped memory of the host's is device memory all the same. */
+    return place.kind == PLACE_NONE ? NULL : place.device ? place.device : &driver_devices[0];
+}
+
+static uint64_t alloc_once(struct CUctx_st *context, size_t bytes, enum va_kind kind)
 {
     struct device *d = context->device;
     struct va_window *w = kind == VA_MANAGED ? &d->managed : &d->memory;
-    uint64_t physical = sim_round_bytes(bytes), address = 0;
+    uint64_t cost, address = 0;
 
-    NEED(bytes && physical >= bytes, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&d->memory_lock);
-    if (sim_charge(&d->ledger, physical, SIM_CHARGE_MEMORY)) {
+    cost = va_cost(w, bytes);
+    if (!cost || sim_charge(&d->ledger, cost, SIM_CHARGE_MEMORY)) {
         address = va_alloc(w, bytes, context->id, kind);
-        if (!address)
-            sim_uncharge(&d->ledger, physical, SIM_CHARGE_MEMORY);
+        if (!address && cost)
+            sim_uncharge(&d->ledger, cost, SIM_CHARGE_MEMORY);
     }
     pthread_mutex_unlock(&d->memory_lock);
+    return address;
+}
+
+CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out)
+{
+    uint64_t address;
+
+    NEED(bytes, CUDA_ERROR_INVALID_VALUE);
+    NEED(bytes <= context->device->info.total_bytes, CUDA_ERROR_OUT_OF_MEMORY);
+    address = alloc_once(context, bytes, kind);
+    if (!address && pool_squeeze(context->device))
+        address = alloc_once(context, bytes, kind);
     NEED(address, CUDA_ERROR_OUT_OF_MEMORY);
     *out = address;
     return CUDA_SUCCESS;
@@ -53,9 +174,39 @@ static bool is_of(const struct va_record *r, bool is_any_linear, enum va_kind ki
     return is_any_linear ? r->kind == VA_DEVICE || r->kind == VA_MANAGED : r->kind == kind;
 }
 
+/* Under the memory lock: the allocation goes, and what it alone lay in. Shared memory is another
+ * matter: the caller drops *shared once it holds no lock. */
+static void give_locked(struct device *d, struct va_window *w, uint64_t base, enum va_kind kind,
+                        struct physical **shared)
+{
+    struct va_range gone;
+
+    *shared = NULL;
+    if (kind == VA_MANAGED)
+        managed_forget(base);
+    va_free(w, base, &gone);
+    if (gone.shared) {
+        *shared = gone.shared;
+        (void)va_restore(w, &gone);
+    } else if (gone.bytes) {
+        sim_uncharge(&d->ledger, gone.bytes, SIM_CHARGE_MEMORY);
+    }
+}
+
+static void drop(struct physical *shared)
+{
+    if (!shared)
+        return;
+    pthread_mutex_lock(&physical_lock);
+    shared->fixed = 0;
+    physical_put(shared, false);
+    pthread_mutex_unlock(&physical_lock);
+}
+
 static CUresult give(CUdeviceptr address, bool is_any_linear, enum va_kind kind)
 {
-    struct device *d = memory_device(address);
+    struct device *d = window_device(address);
+    struct physical *shared = NULL;
     struct va_record *r;
     uint64_t base;
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
@@ -64,21 +215,25 @@ static CUresult give(CUdeviceptr address, bool is_any_linear, enum va_kind kind)
     pthread_mutex_lock(&d->memory_lock);
     r = va_find(window_of(d, address), address, &base);
     if (r && base == address && is_of(r, is_any_linear, kind)) {
-        uint64_t physical = sim_round_bytes(r->bytes);
-
-        if (r->kind == VA_MANAGED)
-            managed_forget(base);
-        va_free(window_of(d, address), address);
-        sim_uncharge(&d->ledger, physical, SIM_CHARGE_MEMORY);
+        give_locked(d, window_of(d, address), base, r->kind, &shared);
         rc = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&d->memory_lock);
+    drop(shared);
     return rc;
 }
 
 CUresult memory_free(CUdeviceptr address)
 {
-    return give(address, true, VA_DEVICE);
+    struct place place;
+
+    if (window_device(address))
+        return give(address, true, VA_DEVICE);
+    memory_find(address, &place);
+    if (place.kind == PLACE_POOL)
+        return pool_free(address);
+    NEED(place.kind == PLACE_IMPORTED, CUDA_ERROR_INVALID_VALUE);
+    return mapped_free(address, false);
 }
 
 CUresult memory_release(CUdeviceptr address, enum va_kind kind)
@@ -86,43 +241,112 @@ CUresult memory_release(CUdeviceptr address, enum va_kind kind)
     return give(address, false, kind);
 }
 
+CUresult mapped_free(CUdeviceptr address, bool is_ipc)
+{
+    CUresult rc;
+
+    pthread_rwlock_wrlock(&memory_bytes_lock);
+    pthread_mutex_lock(&physical_lock);
+    rc = vmm_unmap(address, is_ipc);
+    pthread_mutex_unlock(&physical_lock);
+    pthread_rwlock_unlock(&memory_bytes_lock);
+    return rc;
+}
+
 struct owned {
     struct device *device;
     struct va_window *window;
+    struct physical *shared; /* linked through `next` */
 };
 
 static void free_one(uint64_t base, struct va_record *record, void *arg)
 {
     struct owned *o = arg;
-    uint64_t physical = sim_round_bytes(record->bytes);
+    struct physical *shared;
 
-    if (record->kind == VA_MANAGED)
-        managed_forget(base);
-    va_free(o->window, base);
-    sim_uncharge(&o->device->ledger, physical, SIM_CHARGE_MEMORY);
+    give_locked(o->device, o->window, base, record->kind, &shared);
+    if (shared) {
+        shared->next = o->shared;
+        o->shared = shared;
+    }
 }
 
 void memory_free_owned(struct CUctx_st *context)
 {
     struct device *d = context->device;
-    struct owned o = {d, &d->memory};
+    struct owned o = {d, &d->memory, NULL};
 
     pthread_mutex_lock(&d->memory_lock);
     va_each(&d->memory, context->id, free_one, &o);
     o.window = &d->managed;
     va_each(&d->managed, context->id, free_one, &o);
     pthread_mutex_unlock(&d->memory_lock);
+    while (o.shared) {
+        struct physical *next = o.shared->next;
+
+        drop(o.shared);
+        o.shared = next;
+    }
+}
+
+CUresult memory_share(CUdeviceptr address, struct physical **physical, uint64_t *offset,
+                      uint64_t *bytes)
+{
+    struct device *d = window_device(address);
+    struct va_record *r;
+    struct va_range range;
+    struct physical *p = NULL;
+    uint64_t base;
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
+    NEED(d && va_contains(&d->memory, address), CUDA_ERROR_INVALID_VALUE);
+    pthread_rwlock_wrlock(&memory_bytes_lock);
+    pthread_mutex_lock(&physical_lock);
+    pthread_mutex_lock(&d->memory_lock);
+    r = va_find(&d->memory, address, &base);
+    if (r && r->kind == VA_DEVICE) {
+        void **slot = va_sharing(&d->memory, base, &range);
+
+        rc = CUDA_SUCCESS;
+        p = range.shared;
+        if (!p) {
+            p = physical_blank();
+            rc = p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (rc == CUDA_SUCCESS && !range.shared) {
+            p->device = d;
+            p->bytes = range.bytes;
+            p->file = d->memory.file;
+            p->offset = range.base - d->memory.base;
+            p->fixed = range.base + d->memory.alias;
+            rc = physical_share_locked(p);
+            if (rc == CUDA_SUCCESS)
+                *slot = p;
+            else
+                physical_forget(p);
+        }
+        *offset = base - range.base;
+        *bytes = r->bytes;
+    }
+    pthread_mutex_unlock(&d->memory_lock);
+    pthread_mutex_unlock(&physical_lock);
+    pthread_rwlock_unlock(&memory_bytes_lock);
+    *physical = p;
+    return rc;
 }
 
 void *memory_host(CUdeviceptr address, size_t bytes, bool is_write)
 {
-    struct device *d = memory_device(address);
+    struct device *d = window_device(address);
     struct va_window *w;
     struct va_record *r;
     uint64_t base, host = 0;
 
-    if (!d)
-        return NULL;
+    if (!d) {
+        void *found = is_elsewhere() ? pool_host(address, bytes, is_write) : NULL;
+
+        return found || !is_elsewhere() ? found : vmm_host(address, bytes, is_write);
+    }
     w = window_of(d, address);
     pthread_mutex_lock(&d->memory_lock);
     r = va_find(w, address, &base);
@@ -215,133 +439,14 @@ CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct CUctx_st *c;
-    struct device *d;
-    struct va_record *r;
-    uint64_t at, size = 0;
+    struct place place;
 
     TRY(current(&c));
-    d = memory_device(address);
-    NEED(d, CUDA_ERROR_NOT_FOUND);
-    pthread_mutex_lock(&d->memory_lock);
-    r = va_find(window_of(d, address), address, &at);
-    size = r ? r->bytes : 0;
-    pthread_mutex_unlock(&d->memory_lock);
-    NEED(size, CUDA_ERROR_NOT_FOUND);
+    memory_find(address, &place);
+    NEED(place.kind != PLACE_NONE, CUDA_ERROR_NOT_FOUND);
     if (base)
-        *base = at;
+        *base = place.base;
     if (bytes)
-        *bytes = size;
+        *bytes = place.bytes;
     return CUDA_SUCCESS;
-}
-
-/* Pools */
-
-static CUresult pool_of(struct device *d, struct CUmemPoolHandle_st **pool)
-{
-    pthread_mutex_lock(&driver_lock);
-    if (!d->pool) {
-        d->pool = calloc(1, sizeof(*d->pool));
-        if (d->pool) {
-            d->pool->magic = MAGIC_POOL;
-            d->pool->device = d;
-            d->pool->reuse[0] = d->pool->reuse[1] = d->pool->reuse[2] = 1;
-        }
-    }
-    *pool = d->pool;
-    pthread_mutex_unlock(&driver_lock);
-    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    struct device *d;
-
-    TRY(device_get(dev, &d));
-    NEED(pool, CUDA_ERROR_INVALID_VALUE);
-    return pool_of(d, pool);
-}
-
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    return cuDeviceGetDefaultMemPool(pool, dev);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
-                                 CUstream stream)
-{
-    struct CUctx_st *c;
-    struct CUstream_st *s;
-
-    TRY(current(&c));
-    TRY(stream_get(stream, c, &s));
-    NEED(address && bytes && pool && pool->magic == MAGIC_POOL, CUDA_ERROR_INVALID_VALUE);
-    NEED(pool->device == c->device, CUDA_ERROR_NOT_SUPPORTED);
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    TRY(memory_alloc(c, bytes, VA_DEVICE, address));
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
-{
-    struct CUctx_st *c;
-    struct CUmemPoolHandle_st *pool;
-
-    TRY(current(&c));
-    TRY(pool_of(c->device, &pool));
-    return cuMemAllocFromPoolAsync(address, bytes, pool, stream);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-    struct CUctx_st *c;
-    struct CUstream_st *s;
-
-    TRY(current(&c));
-    TRY(stream_get(stream, c, &s));
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return address ? memory_free(address) : CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
-{
-    (void)keep; /* a pool of the first form keeps nothing */
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    NEED(pool && pool->magic == MAGIC_POOL, CUDA_ERROR_INVALID_VALUE);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    NEED(pool && pool->magic == MAGIC_POOL && value, CUDA_ERROR_INVALID_VALUE);
-    switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        *(int *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        *(cuuint64_t *)value = pool->release_threshold;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED; /* watermarks */
-    }
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    NEED(pool && pool->magic == MAGIC_POOL && value, CUDA_ERROR_INVALID_VALUE);
-    switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(int *)value;
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        pool->release_threshold = *(cuuint64_t *)value;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
 }

@@ -14,30 +14,14 @@ CUresult module_check(CUmodule module)
     return module && module->magic == MAGIC_MODULE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static void global_free(struct device *d, CUdeviceptr address)
-{
-    struct va_window *w = va_contains(&d->managed, address) ? &d->managed : &d->memory;
-    struct va_record *r;
-    uint64_t base;
-
-    pthread_mutex_lock(&d->memory_lock);
-    r = va_find(w, address, &base);
-    if (r) {
-        uint64_t physical = sim_round_bytes(r->bytes);
-
-        va_free(w, base);
-        sim_uncharge(&d->ledger, physical, SIM_CHARGE_MEMORY);
-    }
-    pthread_mutex_unlock(&d->memory_lock);
-}
-
 static void module_uncharge(struct CUmod_st *m)
 {
     struct device *d = m->context->device;
 
     for (uint32_t i = 0; m->globals && i < m->image->code.global_count; i++) {
         if (m->globals[i])
-            global_free(d, m->globals[i]);
+            (void)memory_release(m->globals[i],
+                                 va_contains(&d->managed, m->globals[i]) ? VA_MANAGED : VA_GLOBAL);
     }
     if (m->charged_bytes) {
         pthread_mutex_lock(&d->memory_lock);

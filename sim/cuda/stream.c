@@ -4,7 +4,7 @@
  * what simgpud published. Waiting for a context, or for what its legacy stream waits for, is
  * waiting for a mark behind that work.
  */
-#include "cuda/driver.h"
+#include "cuda/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -289,10 +289,13 @@ CUresult cuStreamSynchronize(CUstream stream)
     TRY(stream_of(stream, &s));
     TRY(not_capturing(s));
     if (!s->is_legacy)
-        return stream_wait(s);
-    if (is_finished(s))
-        return context_fault(s->context);
-    return wait_for_mark(s->context, SIM_OP_AFTER_BLOCKING, NULL);
+        TRY(stream_wait(s));
+    else if (is_finished(s))
+        TRY(context_fault(s->context));
+    else
+        TRY(wait_for_mark(s->context, SIM_OP_AFTER_BLOCKING, NULL));
+    pool_synchronised();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream stream)

@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#define BLOCK_BYTES (1ull << 21)
+#define BLOCK_BYTES VA_BLOCK_BYTES
 #define BLOCK_SHIFT 21
 #define SLOT_UNIT 512u
 #define SMALL_MAX (1ull << 20)
-#define WINDOW_SPARE_BYTES (64ull << 30)
 #define PAGE_BYTES 4096u
 
 enum block_kind { BLOCK_INSIDE, BLOCK_FREE, BLOCK_RUN, BLOCK_SLOTS };
@@ -21,6 +21,7 @@ enum block_kind { BLOCK_INSIDE, BLOCK_FREE, BLOCK_RUN, BLOCK_SLOTS };
 struct va_block {
     uint8_t kind;
     uint8_t size_class;
+    bool is_touched; /* by an allocation that is gone */
     uint16_t free_slots;
     uint16_t first_free; /* slot number, + 1 */
     uint16_t used_end;   /* slots from here on were never used */
@@ -30,6 +31,7 @@ struct va_block {
         struct va_record record; /* BLOCK_RUN */
         struct va_record *slots; /* BLOCK_SLOTS */
     };
+    void *shared; /* of the first block of a run */
 };
 
 /* Size classes: 512 to 4096 by 512, then four to each doubling up to 1 MiB. */
@@ -138,31 +140,41 @@ static void run_give(struct va_window *w, uint32_t at, uint32_t run)
     bin_add(w, at, run);
 }
 
-int va_open(struct va_window *w, uint64_t device_bytes, bool is_managed)
+int va_open(struct va_window *w, uint64_t bytes, int file)
 {
-    uint64_t bytes = (device_bytes * 4 + WINDOW_SPARE_BYTES) & ~(BLOCK_BYTES - 1);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    uint64_t span = is_managed ? bytes : bytes * 2;
+    uint64_t span = file < 0 ? bytes : bytes * 2;
     char *map = mmap(NULL, span + BLOCK_BYTES, PROT_NONE, flags, -1, 0);
+    void *memory;
+    int rc;
 
     if (map == MAP_FAILED)
         return -errno;
     memset(w, 0, sizeof(*w));
     w->base = ((uint64_t)(uintptr_t)map + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1);
-    w->alias = is_managed ? 0 : bytes;
+    /* What was asked for alignment's sake goes back. */
+    if (w->base != (uint64_t)(uintptr_t)map)
+        munmap(map, w->base - (uint64_t)(uintptr_t)map);
+    munmap((void *)(uintptr_t)(w->base + span), (uintptr_t)map + BLOCK_BYTES - w->base);
+    w->alias = file < 0 ? 0 : bytes;
+    w->file = file;
     w->bytes = bytes;
     w->block_count = (uint32_t)(bytes >> BLOCK_SHIFT);
+    memory = mmap((void *)(uintptr_t)(w->base + w->alias), bytes, PROT_READ | PROT_WRITE,
+                  MAP_FIXED | MAP_NORESERVE | (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED),
+                  file, 0);
+    rc = memory == MAP_FAILED ? -errno : 0;
     w->blocks =
         mmap(NULL, w->block_count * sizeof(*w->blocks), PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (w->blocks == MAP_FAILED ||
-        mprotect((void *)(uintptr_t)(w->base + w->alias), bytes, PROT_READ | PROT_WRITE) != 0) {
-        int rc = -errno;
-
-        munmap(map, span + BLOCK_BYTES);
+    if (rc != 0 || w->blocks == MAP_FAILED) {
+        rc = rc ? rc : -errno;
+        if (w->blocks != MAP_FAILED)
+            munmap(w->blocks, w->block_count * sizeof(*w->blocks));
+        munmap((void *)(uintptr_t)w->base, span);
         memset(w, 0, sizeof(*w));
         return rc;
     }
-    (void)madvise((void *)(uintptr_t)(w->base + w->alias), bytes, MADV_DONTDUMP);
+    (void)madvise(memory, bytes, MADV_DONTDUMP);
     bin_add(w, 0, w->block_count);
     return 0;
 }
@@ -224,6 +236,42 @@ static bool slots_open(struct va_window *w, uint32_t c)
 static uint64_t block_address(const struct va_window *w, uint32_t at)
 {
     return w->base + ((uint64_t)at << BLOCK_SHIFT);
+}
+
+void va_close(struct va_window *w)
+{
+    uint32_t after;
+
+    for (uint32_t at = 0; at < w->block_count; at = after) {
+        struct va_block *b = &w->blocks[at];
+
+        after = at + (b->kind == BLOCK_INSIDE || b->kind == BLOCK_SLOTS ? 1 : b->run);
+        if (b->kind == BLOCK_SLOTS)
+            munmap(b->slots, slots_bytes(b->size_class));
+    }
+    munmap(w->blocks, w->block_count * sizeof(*w->blocks));
+    munmap((void *)(uintptr_t)w->base, w->alias + w->bytes);
+    if (w->file >= 0)
+        close(w->file);
+    memset(w, 0, sizeof(*w));
+}
+
+uint64_t va_room(uint64_t bytes)
+{
+    return bytes > SMALL_MAX ? (bytes + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1)
+                             : class_bytes(class_of(bytes));
+}
+
+uint64_t va_cost(const struct va_window *w, uint64_t bytes)
+{
+    uint32_t c;
+    const struct va_block *b;
+
+    if (bytes > SMALL_MAX)
+        return (bytes + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1);
+    c = class_of(bytes);
+    b = w->partial[c] ? &w->blocks[w->partial[c] - 1] : NULL;
+    return b && b->free_slots < slots_of(c) ? 0 : BLOCK_BYTES;
 }
 
 uint64_t va_alloc(struct va_window *w, uint64_t bytes, uint32_t owner, enum va_kind kind)
@@ -294,23 +342,33 @@ struct va_record *va_find(struct va_window *w, uint64_t address, uint64_t *base)
 static void drop_backing(struct va_window *w, uint64_t base, uint64_t bytes)
 {
     (void)madvise((void *)(uintptr_t)(base + w->alias),
-                  (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES, MADV_DONTNEED);
+                  (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES,
+                  w->file < 0 ? MADV_DONTNEED : MADV_REMOVE);
 }
 
-void va_free(struct va_window *w, uint64_t base)
+static void run_free(struct va_window *w, uint32_t at, struct va_range *gone)
+{
+    struct va_block *b = &w->blocks[at];
+    uint32_t run = b->run;
+
+    *gone = (struct va_range){block_address(w, at), (uint64_t)run << BLOCK_SHIFT, b->shared};
+    if (b->record.touched && !b->shared)
+        drop_backing(w, gone->base, b->record.bytes);
+    b->shared = NULL;
+    b->record.bytes = 0;
+    for (uint32_t i = 1; i < run; i++)
+        w->blocks[at + i].previous = 0;
+    run_give(w, at, run);
+}
+
+void va_free(struct va_window *w, uint64_t base, struct va_range *gone)
 {
     uint32_t at = (uint32_t)((base - w->base) >> BLOCK_SHIFT);
     struct va_block *b = &w->blocks[at];
 
+    *gone = (struct va_range){0};
     if (b->kind == BLOCK_RUN) {
-        uint32_t run = b->run;
-
-        if (b->record.touched)
-            drop_backing(w, base, b->record.bytes);
-        b->record.bytes = 0;
-        for (uint32_t i = 1; i < run; i++)
-            w->blocks[at + i].previous = 0;
-        run_give(w, at, run);
+        run_free(w, at, gone);
         return;
     }
     uint64_t each = class_bytes(b->size_class);
@@ -320,21 +378,51 @@ void va_free(struct va_window *w, uint64_t base)
     /* Pages shared with neighbours stay until the whole block is free. */
     if (r->touched && each % PAGE_BYTES == 0)
         drop_backing(w, base, each);
+    else
+        b->is_touched |= r->touched;
     r->bytes = 0;
     r->next = b->first_free;
     b->first_free = (uint16_t)(slot + 1);
     if (b->free_slots++ == 0)
         partial_add(w, at);
-    /* The last block of its class stays, lest one allocation made and freed over and over open and
-     * close it each time. */
-    if (b->free_slots == all && (b->next || b->previous)) {
+    if (b->free_slots < all)
+        return;
+    *gone = (struct va_range){block_address(w, at), BLOCK_BYTES, b->shared};
+    if (b->is_touched && !b->shared)
+        drop_backing(w, gone->base, BLOCK_BYTES);
+    b->is_touched = false;
+    b->shared = NULL;
+    /* The last block of its class keeps its addresses, lest one allocation made and freed over and
+     * over open and close it each time. */
+    if (b->next || b->previous) {
         struct va_record *slots = b->slots;
 
         partial_remove(w, at);
-        drop_backing(w, block_address(w, at), BLOCK_BYTES);
         munmap(slots, slots_bytes(b->size_class));
         run_give(w, at, 1);
     }
+}
+
+void **va_sharing(struct va_window *w, uint64_t base, struct va_range *range)
+{
+    uint32_t at = (uint32_t)((base - w->base) >> BLOCK_SHIFT);
+    struct va_block *b = &w->blocks[at];
+
+    *range =
+        (struct va_range){block_address(w, at),
+                          (uint64_t)(b->kind == BLOCK_RUN ? b->run : 1) << BLOCK_SHIFT, b->shared};
+    return &b->shared;
+}
+
+int va_restore(struct va_window *w, const struct va_range *range)
+{
+    uint64_t at = range->base + w->alias;
+
+    return mmap((void *)(uintptr_t)at, range->bytes, PROT_READ | PROT_WRITE,
+                MAP_FIXED | MAP_NORESERVE | MAP_SHARED, w->file,
+                (off_t)(range->base - w->base)) == MAP_FAILED
+               ? -errno
+               : 0;
 }
 
 void va_each(struct va_window *w, uint32_t owner,

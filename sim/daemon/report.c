@@ -26,10 +26,9 @@ static json_t *process_entry(const struct sim_server *s, const struct sim_client
 {
     struct sim_client_device *cd = &c->map->device[d];
 
-    (void)s;
     return json_pack("{s:i,s:s,s:o,s:o,s:o,s:i,s:o,s:o}", "pid", (int)c->pid, "group",
-                     c->group->name, "bytes", number(get(&cd->account.held_bytes)), "context_bytes",
-                     number(get(&cd->account.context_bytes)), "module_bytes",
+                     c->group->name, "bytes", number(sim_server_client_bytes(s, c, d)),
+                     "context_bytes", number(get(&cd->account.context_bytes)), "module_bytes",
                      number(get(&cd->account.module_bytes)), "contexts",
                      (int)atomic_load(&cd->account.context_count), "busy_ns",
                      number(sim_schedule_busy_ns(c, d)), "launches",
@@ -71,7 +70,7 @@ static json_t *device_entry(const struct sim_server *s, uint32_t d)
             json_array_append_new(groups, entry);
     }
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
-        if (c->map && (get(&c->map->device[d].account.held_bytes) ||
+        if (c->map && (sim_server_client_bytes(s, c, d) ||
                        atomic_load(&c->map->device[d].account.context_count)))
             json_array_append_new(processes, process_entry(s, c, d));
     }
@@ -153,7 +152,7 @@ json_t *sim_report_processes(const struct sim_server *s)
         for (uint32_t d = 0; c->map && d < s->machine.device_count; d++) {
             json_t *entry;
 
-            if (!get(&c->map->device[d].account.held_bytes) &&
+            if (!sim_server_client_bytes(s, c, d) &&
                 !atomic_load(&c->map->device[d].account.context_count))
                 continue;
             entry = process_entry(s, c, d);

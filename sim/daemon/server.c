@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "daemon/command.h"
 #include "daemon/device.h"
+#include "daemon/object.h"
 #include "daemon/reply.h"
 #include "daemon/schedule.h"
 
@@ -36,8 +37,7 @@ uint64_t sim_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A sealed memfd of that size, mapped; -1 with errno. */
-static int shared_memory(const char *name, size_t bytes, void **map)
+int sim_shared_memory(const char *name, size_t bytes, void **map)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -45,7 +45,8 @@ static int shared_memory(const char *name, size_t bytes, void **map)
         return -1;
     if (ftruncate(fd, (off_t)bytes) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
-        (*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+        (map &&
+         (*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)) {
         int saved = errno;
 
         close(fd);
@@ -81,7 +82,7 @@ static struct sim_group_entry *group_get(struct sim_server *s, const char *name)
     g = calloc(1, sizeof(*g));
     if (!g)
         return NULL;
-    g->fd = shared_memory("simgpu-group", sizeof(*g->map), (void **)&g->map);
+    g->fd = sim_shared_memory("simgpu-group", sizeof(*g->map), (void **)&g->map);
     if (g->fd < 0) {
         free(g);
         return NULL;
@@ -106,7 +107,7 @@ static void reset(struct sim_server *s)
     while (*at) {
         struct sim_group_entry *g = *at;
 
-        if (!g->clients) {
+        if (!g->clients && !g->objects) {
             *at = g->next;
             group_free(g);
             continue;
@@ -172,14 +173,15 @@ static void settle_idle(struct sim_server *s)
             return;
     }
     for (uint32_t d = 0; d < s->machine.device_count; d++) {
-        uint64_t left = sim_word_bytes(atomic_load(&s->node->device[d].used));
+        uint64_t used = sim_word_bytes(atomic_load(&s->node->device[d].used));
+        uint64_t shared = sim_objects_bytes(s, NULL, NULL, d), left = used - shared;
 
         if (left)
             alq_warn(NULL, "device %u: %llu bytes held by nobody are set free", d,
                      (unsigned long long)left);
-        atomic_store(&s->node->device[d].used, 0);
+        atomic_store(&s->node->device[d].used, sim_word_of(shared));
         for (struct sim_group_entry *g = s->groups; g; g = g->next)
-            atomic_store(&g->map->device[d].used, 0);
+            atomic_store(&g->map->device[d].used, sim_word_of(sim_objects_bytes(s, NULL, g, d)));
     }
 }
 
@@ -201,6 +203,7 @@ static void client_close(struct sim_server *s, struct sim_client_entry *c)
     }
     *at = c->next;
     close(c->fd);
+    sim_objects_leave(s, c);
     if (c->map)
         settle_idle(s);
     free(c);
@@ -221,7 +224,7 @@ static int client_attach(struct sim_server *s, struct sim_client_entry *c, const
         *status = SIM_NO_SLOT;
         return -1;
     }
-    fd = shared_memory("simgpu-client", SIM_CLIENT_BYTES, (void **)&map);
+    fd = sim_shared_memory("simgpu-client", SIM_CLIENT_BYTES, (void **)&map);
     if (fd < 0) {
         s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
         return -1;
@@ -298,9 +301,11 @@ static int on_hello(struct sim_server *s, struct sim_client_entry *c, struct sim
 
 /* Queries */
 
-static uint64_t held_bytes(const struct sim_client_entry *c, uint32_t device)
+uint64_t sim_server_client_bytes(const struct sim_server *s, const struct sim_client_entry *c,
+                                 uint32_t device)
 {
-    return atomic_load(&c->map->device[device].account.held_bytes);
+    return atomic_load(&c->map->device[device].account.held_bytes) +
+           sim_objects_bytes(s, c, NULL, device);
 }
 
 static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t d)
@@ -336,8 +341,8 @@ static int on_processes(struct sim_server *s, struct sim_client_entry *c, uint32
                         : 0;
 
         if (pid > 0)
-            list->process[list->count++] =
-                (struct sim_process){.pid = (uint32_t)pid, .used_bytes = held_bytes(o, d)};
+            list->process[list->count++] = (struct sim_process){
+                .pid = (uint32_t)pid, .used_bytes = sim_server_client_bytes(s, o, d)};
     }
     size_t bytes = sizeof(*list) + list->count * sizeof(list->process[0]);
     list->answer.header = (struct sim_header){SIM_PROCESSES, (uint32_t)bytes};
@@ -408,7 +413,8 @@ static int on_watch(const struct sim_server *s, struct sim_client_entry *c,
     return sim_reply(c->fd, &answer, sizeof(answer), NULL, 0);
 }
 
-static int on_message(struct sim_server *s, struct sim_client_entry *c, void *message, size_t len)
+static int on_message(struct sim_server *s, struct sim_client_entry *c, void *message, size_t len,
+                      int fd)
 {
     struct sim_header *h = message;
     struct sim_ask_device *ask = message;
@@ -438,6 +444,8 @@ static int on_message(struct sim_server *s, struct sim_client_entry *c, void *me
             return on_processes(s, c, ask->index);
         return on_samples(s, c, ask->index, ask->since_us);
     }
+    if (h->type >= SIM_SHARE && h->type <= SIM_RELEASE)
+        return len == sizeof(struct sim_ask_object) ? sim_object_message(s, c, message, fd) : -1;
     if (c->kind != SIM_KIND_CONTROL)
         return -1;
     if (h->type == SIM_COMMAND)
@@ -463,17 +471,29 @@ static void on_readable(struct sim_server *s, struct sim_client_entry *c)
         struct sim_hello hello;
         struct sim_ask_device ask;
         char command[SIM_COMMAND_BYTES];
+        struct sim_ask_object object;
     } message;
+    /* Room for one descriptor: the kernel drops what else a client may send. */
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
     struct msghdr m = {
         .msg_iov = &(struct iovec){&message, sizeof(message)},
         .msg_iovlen = 1,
+        .msg_control = control.space,
+        .msg_controllen = sizeof(control.space),
     };
-    /* No control buffer: descriptors a client sends are dropped by the kernel. */
-    ssize_t n = recvmsg(c->fd, &m, MSG_DONTWAIT);
+    ssize_t n = recvmsg(c->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    alq_auto_close int fd = -1;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0 || (m.msg_flags & MSG_TRUNC) || on_message(s, c, &message, (size_t)n) != 0)
+    struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS &&
+        h->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+    if (n <= 0 || (m.msg_flags & MSG_TRUNC) || on_message(s, c, &message, (size_t)n, fd) != 0)
         client_close(s, c);
 }
 
@@ -540,10 +560,10 @@ int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *e
 {
     int rc;
 
-    s->node_fd = shared_memory("simgpu-node", sizeof(*s->node), (void **)&s->node);
+    s->node_fd = sim_shared_memory("simgpu-node", sizeof(*s->node), (void **)&s->node);
     if (s->node_fd < 0)
         return alq_err_errno(err, errno, "cannot make the shared node memory");
-    s->control_fd = shared_memory("simgpu-control", sizeof(*s->control), (void **)&s->control);
+    s->control_fd = sim_shared_memory("simgpu-control", sizeof(*s->control), (void **)&s->control);
     if (s->control_fd < 0)
         return alq_err_errno(err, errno, "cannot make the shared control page");
     s->node->version = s->control->version = SIM_LAYOUT_VERSION;
@@ -555,8 +575,13 @@ int sim_server_open(struct sim_server *s, const char *run_dir, struct alq_err *e
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
         return alq_err_errno(err, errno, "cannot make an epoll descriptor");
+    if ((rc = sim_objects_open(s)) != 0)
+        return alq_err_errno(err, -rc, "cannot make an epoll descriptor");
     if ((rc = open_listener(s, run_dir, err)) != 0)
         return rc;
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->holds,
+                  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &s->holds}) != 0)
+        return alq_err_errno(err, errno, "cannot watch shared memory");
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener,
                   &(struct epoll_event){.events = EPOLLIN, .data.ptr = &s->listener}) != 0)
         return alq_err_errno(err, errno, "cannot watch the socket");
@@ -580,6 +605,8 @@ int sim_server_run(struct sim_server *s, int signal_fd, struct alq_err *err)
                 return 0;
             if (events[i].data.ptr == &s->listener)
                 on_connect(s);
+            else if (events[i].data.ptr == &s->holds)
+                sim_objects_reap(s);
             else
                 on_readable(s, events[i].data.ptr);
         }
@@ -597,6 +624,7 @@ void sim_server_close(struct sim_server *s, const char *run_dir)
     while (s->clients)
         client_close(s, s->clients);
     sim_schedule_close(s);
+    sim_objects_close(s);
     while (s->groups) {
         struct sim_group_entry *g = s->groups;
 

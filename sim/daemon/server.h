@@ -22,7 +22,7 @@ struct sim_group_entry {
     char name[SIM_GROUP_BYTES];
     int fd;
     struct sim_group *map;
-    uint32_t clients;
+    uint32_t clients, objects;
     struct {
         uint64_t busy_ns;  /* of clients that are gone; less what a reset took away (wraps) */
         uint64_t launches; /* likewise */
@@ -68,6 +68,8 @@ struct sim_server {
     uint64_t faults; /* bits: rules of the control page in force */
     struct sim_client_entry *clients;
     struct sim_group_entry *groups;
+    struct sim_object *objects;         /* object.h */
+    int holds;                          /* epoll set of their holders */
     uint32_t sequence;                  /* of simgpud's own changes to words */
     uint64_t slots[SIM_MAX_SLOTS / 64]; /* taken ones */
     uint32_t slot_sequence[SIM_MAX_SLOTS];
@@ -84,8 +86,15 @@ int sim_server_run(struct sim_server *server, int signal_fd, struct alq_err *err
 /* Drops all clients and removes the socket. */
 void sim_server_close(struct sim_server *server, const char *run_dir);
 
+/* A sealed memfd of that size, mapped when map is not NULL; -1 with errno. */
+int sim_shared_memory(const char *name, size_t bytes, void **map);
+
 /* What the clients' kernels took of a device since the last reset, up to the last pass. */
 uint64_t sim_server_device_busy(const struct sim_server *server, uint32_t device);
+
+/* What a client holds of a device, shared memory that it made included. */
+uint64_t sim_server_client_bytes(const struct sim_server *server,
+                                 const struct sim_client_entry *client, uint32_t device);
 
 /* CLOCK_MONOTONIC. */
 uint64_t sim_now_ns(void);

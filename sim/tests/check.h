@@ -8,6 +8,7 @@
 #define SIM_TESTS_CHECK_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

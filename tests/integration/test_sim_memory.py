@@ -5,7 +5,7 @@ arrive, and device memory that is free again when the last holder is gone, howev
 import subprocess
 import unittest
 
-from test_sim import MIB, SIM, SMALL, SimTest, until
+from test_sim import H100, MIB, SIM, SMALL, SimTest, until
 
 
 class Groups(SimTest):
@@ -35,6 +35,33 @@ class Groups(SimTest):
 
     def test_peers(self):
         self.run_group("peers")
+
+    def test_vmm(self):
+        self.run_group("vmm")
+
+    def test_export(self):
+        self.run_group("export")
+
+    def test_pools(self):
+        self.run_group("pools")
+
+    def test_granules(self):
+        self.run_group("granules")
+
+    def test_attributes(self):
+        self.run_group("attributes")
+
+
+class Hopper(Groups):
+    """What needs a card of compute capability 9, or a big one."""
+
+    devices = [H100, H100]
+
+    def test_multicast(self):
+        self.run_group("multicast")
+
+    def test_big(self):
+        self.run_group("big")
 
 
 if __name__ == "__main__":

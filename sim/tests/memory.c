@@ -789,7 +789,7 @@ static CUfunction busy_function(CUmodule *module)
     CUfunction f;
 
     OK(cuModuleLoadData, module,
-       ".version 8.0\n.target sm_90\n.address_size 64\n"
+       ".version 6.0\n.target sm_70\n.address_size 64\n"
        ".visible .entry busy_us(.param .u64 us) { ret; }\n");
     OK(cuModuleGetFunction, &f, *module, "busy_us");
     return f;

@@ -6,6 +6,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 WERROR ?= 0
 FUZZ_SECONDS ?= 20
+SOAK_CYCLES ?= 100000
 TEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
@@ -23,7 +24,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 test-clients bench lint sanitize fuzz e2e image install clean help
+.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak bench lint sanitize fuzz e2e image install clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -31,6 +32,8 @@ help:
 	@echo 'make demo       a one-node cluster with two simulated GPUs (KEEP=1: leave it running)'
 	@echo 'make test       all tests; TEST_ARGS="-k NAME" or "--suite unit" for some'
 	@echo 'make test-aarch64  libvgpu.so for aarch64: cross-built, its doors tried under qemu'
+	@echo 'make test-dra   the daemon against kubelets, crashes at every system call, fuzzers (20 minutes)'
+	@echo 'make soak       $(SOAK_CYCLES) prepare/unprepare cycles: nothing may grow (SOAK_CYCLES)'
 	@echo 'make test-clients  NVIDIA'\''s nvidia-smi, numba and pycuda on the simulated driver (fetched, not installed)'
 	@echo 'make bench      the figures of docs/benchmarks.md, into build/bench/results.json'
 	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
@@ -59,6 +62,20 @@ test-aarch64:
 	@tools/setup.sh build aarch64
 	@tools/aarch64.sh $(BUILD)
 
+# All that the daemon promises to kubelets, API servers and its own records: every place where it can be killed or a call
+# can fail (ALIQUOT_FAULTS=sample: some), and the fuzzers of what it reads.
+DRA_SUITES := unit/base unit/daemon faults fuzz \
+    $(addprefix integration/,daemon kubelet publisher gpus path sandbox weather)
+test-dra: build
+	@tools/setup.sh fuzz
+	@tools/fuzz.sh $(BUILD)
+	@ALIQUOT_FAULTS=$(or $(ALIQUOT_FAULTS),full) FUZZ_SECONDS=$(FUZZ_SECONDS) \
+	    FUZZ_TARGETS="grpc messages record quantity share_config allocation" \
+	    $(PYTHON) tests/run.py --build $(BUILD) $(addprefix --suite ,$(DRA_SUITES)) $(TEST_ARGS)
+
+soak: build
+	@$(PYTHON) bench/soak.py --cycles $(SOAK_CYCLES)
+
 test-clients: build
 	@$(PYTHON) tests/run.py --build $(BUILD) --suite clients $(TEST_ARGS)
 
@@ -74,7 +91,8 @@ sanitize: setup
 
 fuzz: setup
 	@tools/setup.sh fuzz
-	@tools/fuzz.sh $(BUILD) $(FUZZ_SECONDS)
+	@tools/fuzz.sh $(BUILD)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) tests/run.py --build $(BUILD)/fuzz --suite fuzz
 
 e2e:
 	@if [ -z "$$KUBECONFIG" ]; then \

@@ -28,7 +28,7 @@ PYTHON_TIMEOUT_S = 300
 GRACE_S = 15
 TAIL_LINES = 40
 NONE_MATCHES = "no test matches"
-OPTIONAL = {"clients"}  # groups that run only when --suite asks for them
+OPTIONAL = {"clients", "fuzz"}  # groups that run only when --suite asks for them
 
 
 class Suite:

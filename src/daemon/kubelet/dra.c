@@ -281,16 +281,16 @@ static struct batch *batch_new(const struct service *service, struct alq_grpc_ca
     for (size_t i = 0; i < count; i++) {
         struct item *item = &b->items[b->count];
         size_t known = 0;
-        while (known < b->count && strcmp(b->items[known].id.uid, claims[i]->uid) != 0)
+        /* What is cut here is too long to be a name, and will not be found. */
+        snprintf(item->id.uid, sizeof(item->id.uid), "%s", claims[i]->uid);
+        alq_utf8_clean(item->id.uid);
+        while (known < b->count && strcmp(b->items[known].id.uid, item->id.uid) != 0)
             known++;
         if (known < b->count)
             continue; /* the reply is a map by UID: once is enough */
         item->batch = b;
-        /* What is cut here is too long to be a name, and will not be found. */
-        snprintf(item->id.uid, sizeof(item->id.uid), "%s", claims[i]->uid);
         snprintf(item->id.namespace_, sizeof(item->id.namespace_), "%s", claims[i]->namespace_);
         snprintf(item->id.name, sizeof(item->id.name), "%s", claims[i]->name);
-        alq_utf8_clean(item->id.uid);
         b->count++;
     }
     return b;

@@ -24,6 +24,7 @@
 #define ALQ_LOG_MODULE "prepare"
 
 #define GPUS_WAIT_NS (10000 * ALQ_NS_PER_MS)
+#define FRESH_NS (1000 * ALQ_NS_PER_MS)  /* an object that is older is asked for again */
 #define LOOKUP_NS (3000 * ALQ_NS_PER_MS) /* before the refusal; a lookup takes no longer */
 #define GRACE_NS (5000 * ALQ_NS_PER_MS)
 
@@ -70,8 +71,7 @@ static int is_urgent(const struct alq_prepare *p, const struct alq_claim *holder
 {
     const struct alq_operation *op;
     TAILQ_FOREACH(op, &p->open, open)
-    if (op->step == ALQ_STEP_ROOM && op->is_last_chance &&
-        alq_claim_specs_meet(op->spec, holder->spec))
+    if (op->is_in_line && op->is_last_chance && alq_claim_specs_meet(op->spec, holder->spec))
         return 1;
     return 0;
 }
@@ -111,8 +111,8 @@ static void look_up_holders(struct alq_operation *op)
 /* ---- room -------------------------------------------------------------------------------------
  */
 
-/* Holders of promises made after `since`, and with op->arrival > since those that wait before op.
- */
+/* since 0: all who hold something. Else those who got it since that arrival, and who waits before
+ * op. */
 static size_t list_holders(const struct alq_operation *op, uint64_t since,
                            struct alq_room_holder *holders)
 {
@@ -125,9 +125,14 @@ static size_t list_holders(const struct alq_operation *op, uint64_t since,
         holders[count++] =
             (struct alq_room_holder){claim->spec, alq_claim_state_remark(claim->lookup.state)};
     TAILQ_FOREACH(other, &p->open, open)
-    if (since && other->step == ALQ_STEP_ROOM && other->arrival < op->arrival &&
-        other->claim != op->claim)
-        holders[count++] = (struct alq_room_holder){other->spec, "came earlier and waits too"};
+    {
+        if (other->claim == op->claim)
+            continue;
+        if (other->has_room)
+            holders[count++] = (struct alq_room_holder){other->spec, ""};
+        else if (since && other->is_in_line && other->arrival < op->arrival)
+            holders[count++] = (struct alq_room_holder){other->spec, "came earlier and waits too"};
+    }
     return count;
 }
 
@@ -136,8 +141,8 @@ static uint64_t first_in_line(const struct alq_operation *op)
 {
     const struct alq_operation *other;
     TAILQ_FOREACH(other, &op->prepare->open, open)
-    if (other->step == ALQ_STEP_ROOM && other->arrival < op->arrival && other->claim != op->claim &&
-        alq_claim_specs_meet(other->spec, op->spec))
+    if (other->is_in_line && !other->has_room && other->arrival < op->arrival &&
+        other->claim != op->claim && alq_claim_specs_meet(other->spec, op->spec))
         return other->arrival;
     return 0;
 }
@@ -161,6 +166,7 @@ static int check_room(const struct alq_operation *op, struct alq_err *err)
 static void wait_for_room(struct alq_operation *op)
 {
     int64_t again_ns = op->refuse_ns - LOOKUP_NS;
+    op->is_in_line = 1;
     op->is_last_chance |= again_ns <= alq_prepare_now_ns(op->prepare);
     alq_steps_wait(op, ALQ_STEP_ROOM, op->is_last_chance ? op->refuse_ns : again_ns);
     if (op->has_asked)
@@ -200,6 +206,7 @@ static void promise(struct alq_operation *op, int is_same)
         alq_steps_fail(op, &err);
         return;
     }
+    op->is_in_line = 0;
     op->has_record = is_same && claim->is_completed;
     uint64_t arrival = is_same ? claim->arrival : op->arrival;
     alq_promise_end(op->prepare, claim);
@@ -208,12 +215,20 @@ static void promise(struct alq_operation *op, int is_same)
     alq_steps_work(op, 0);
 }
 
+/* It has waited: meanwhile its pod may have gone, or its allocation have changed. */
+static void ask_again(struct alq_operation *op)
+{
+    op->has_room = 1;
+    alq_steps_get(op);
+}
+
 void alq_admit(struct alq_operation *op)
 {
     struct alq_prepare *p = op->prepare;
     const struct alq_claim *claim = op->claim;
     struct alq_err err = ALQ_ERR_INIT;
     int64_t now_ns = alq_prepare_now_ns(p);
+    op->has_room = 0;
     if (!p->has_reading) {
         int64_t at_ns = now_ns + GPUS_WAIT_NS;
         alq_steps_wait(op, ALQ_STEP_GPUS, at_ns < op->refuse_ns ? at_ns : op->refuse_ns);
@@ -227,6 +242,8 @@ void alq_admit(struct alq_operation *op)
         wait_for_room(op);
     else if (rc)
         alq_steps_fail(op, &err);
+    else if (now_ns - op->answered_ns > FRESH_NS)
+        ask_again(op);
     else
         promise(op, is_same);
 }

@@ -5,7 +5,7 @@
  * operations, only its head runs, and each step waits for one thing. Loop thread only; workers see
  * operations of their own.
  *
- *   prepare:    turn -> get -> (gpus) -> (room) -> work -> end
+ *   prepare:    turn -> get -> (gpus) -> (room -> get) -> work -> end
  *   unprepare:  turn -> work -> end
  *   rebuild:    turn -> work -> end
  */
@@ -43,10 +43,13 @@ struct alq_operation {
     int64_t started_ns;
     int64_t asked_ns; /* when the API server was asked */
     int64_t api_ns;   /* how long its answer took */
+    int64_t answered_ns;
     alq_prepare_cb cb;
     void *arg;
     void *call;                  /* ALQ_STEP_GET */
     json_t *object;              /* the claim as the API server gave it */
+    int is_in_line;              /* has found no room and still wants it */
+    int has_room;                /* ALQ_STEP_GET: for the second time; counts like a promise */
     int has_asked;               /* ALQ_STEP_ROOM: the holders are being looked up */
     int is_last_chance;          /* ALQ_STEP_ROOM: for the second time, before the refusal */
     int is_cancelled;            /* ALQ_STEP_WORK: an Unprepare has come */
@@ -93,6 +96,8 @@ struct alq_operation *alq_steps_start(struct alq_prepare *p, enum alq_operation_
 /* An Unprepare has come: every Prepare before it in its claim's queue is answered with an error. */
 void alq_steps_cancel_before(struct alq_operation *unprepare);
 
+/* Asks the API server for the claim; its answer goes to alq_admit. */
+void alq_steps_get(struct alq_operation *op);
 /* Waits in a step until alq_steps_retry or wake_ns. */
 void alq_steps_wait(struct alq_operation *op, enum alq_step step, int64_t wake_ns);
 void alq_steps_work(struct alq_operation *op, int is_removal);

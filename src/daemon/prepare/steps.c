@@ -71,7 +71,7 @@ static void end(struct alq_operation *op, const struct alq_err *err)
 {
     struct alq_prepare *p = op->prepare;
     struct alq_claim *claim = op->claim;
-    if (op->step == ALQ_STEP_ROOM) { /* who came later may have waited for it alone */
+    if (op->is_in_line || op->has_room) { /* who came later may have waited for it alone */
         p->is_line_shorter = 1;
         alq_prepare_wake_by(p, alq_prepare_now_ns(p));
     }
@@ -173,7 +173,8 @@ static void on_object(void *arg, int status, json_t *body, const struct alq_err 
 {
     struct alq_operation *op = arg;
     op->call = NULL;
-    op->api_ns = alq_prepare_now_ns(op->prepare) - op->asked_ns;
+    op->answered_ns = alq_prepare_now_ns(op->prepare);
+    op->api_ns += op->answered_ns - op->asked_ns;
     leave_step(op);
     if (err) {
         struct alq_err why = *err;
@@ -184,11 +185,12 @@ static void on_object(void *arg, int status, json_t *body, const struct alq_err 
         alq_steps_fail(op, &why);
         return;
     }
+    json_decref(op->object);
     op->object = json_incref(body);
     alq_admit(op);
 }
 
-static void get_object(struct alq_operation *op)
+void alq_steps_get(struct alq_operation *op)
 {
     struct alq_prepare *p = op->prepare;
     struct alq_err err = ALQ_ERR_INIT;
@@ -228,7 +230,7 @@ static void run_next(struct alq_claim *claim)
     struct alq_operation *op = TAILQ_FIRST(&claim->operations);
     switch (op->kind) {
     case ALQ_PREPARE:
-        get_object(op);
+        alq_steps_get(op);
         break;
     case ALQ_UNPREPARE:
         alq_steps_work(op, 1);

@@ -450,6 +450,59 @@ static void who_waited_for_a_claim_that_gave_up_is_served(void **state)
     world_stop();
 }
 
+static void claim_that_waited_is_asked_for_again(void **state)
+{
+    (void)state;
+    world_start();
+    ask_for(0, 80, 10);
+    ask_for(1, 30, 10);
+    ask_for(2, 30, 10);
+    world_prepared(0);
+    struct world_call *gone = asked(1), *moved = asked(2);
+    world_settle();
+    world_advance(10 * SECOND);
+    world.objects[1].is_unallocated = 1;
+    world.objects[2].share = 99;
+    ask_for(2, 100, 10);
+    world.objects[2].gpu = 1;
+    world_unprepared(0);
+    world_advance(0);
+    world_settle();
+    assert_says(gone, "not allocated");
+    assert_good(moved);
+    assert_int_equal(world_cores(0), 0);
+    assert_int_equal(world_cores(1), 100);
+    world_stop();
+}
+
+static void room_is_kept_for_a_claim_that_is_asked_for_again(void **state)
+{
+    (void)state;
+    world_start();
+    ask_for(0, 40, 10);
+    ask_for(1, 60, 10);
+    ask_for(2, 40, 10);
+    ask_for(3, 30, 10);
+    world_prepared(0);
+    world_prepared(1);
+    struct world_call *first = asked(2);
+    world_settle();
+    world_advance(10 * SECOND);
+    struct world_call *un = world_unprepare(0);
+    world_work(0, 0);
+    assert_good(un);
+    assert_int_equal(world_gets_of(2), 1);
+    struct world_call *quick = asked(3); /* fits beside 2, but not beside 1 and 2 */
+    assert_int_equal(world.job_count, 0);
+    world.objects[2].status = 500;
+    world_settle();
+    assert_says(first, "asking the API server");
+    world_advance(0);
+    world_settle();
+    assert_good(quick);
+    world_stop();
+}
+
 static void refusal_names_who_came_earlier_and_waits(void **state)
 {
     (void)state;
@@ -822,6 +875,8 @@ int main(void)
         cmocka_unit_test(small_claim_passes_a_large_one_beside_which_it_fits),
         cmocka_unit_test(small_claims_cannot_starve_a_large_one),
         cmocka_unit_test(who_waited_for_a_claim_that_gave_up_is_served),
+        cmocka_unit_test(claim_that_waited_is_asked_for_again),
+        cmocka_unit_test(room_is_kept_for_a_claim_that_is_asked_for_again),
         cmocka_unit_test(refusal_names_who_came_earlier_and_waits),
         cmocka_unit_test(claims_on_different_gpus_do_not_wait_for_each_other),
         cmocka_unit_test(claim_of_two_gpus_waits_for_both),

@@ -43,6 +43,7 @@ struct seen {
 };
 
 static struct seen seen[WORLD_CALLS];
+static int is_taken_back[WORLD_CLAIMS]; /* by the daemon itself */
 static char trace[1024];
 
 static void note(const char *what, unsigned n)
@@ -96,7 +97,8 @@ static void answer(unsigned i, int status)
     note(status ? "E" : call ? "G" : "L", get.n);
     if (call) {
         check(get.number >= call->get); /* asked for after the call had come */
-        seen_of(call)->cores = status ? 0 : world.objects[get.n].cores;
+        seen_of(call)->cores =
+            status || !world.objects[get.n].exists ? 0 : world.objects[get.n].cores;
         seen_of(call)->get = get.number;
     }
     int was = world.objects[get.n].status;
@@ -115,6 +117,11 @@ static void work(unsigned i, int fails)
         seen_of(call)->has_worked = !fails;
         seen_of(call)->has_failed_work = fails;
         seen_of(call)->has_repaired = op->has_record;
+    }
+    if (!call && op->is_removal) {
+        unsigned n = (unsigned)(op->claim->uid[1] - '0');
+        check(!world.objects[n].exists); /* only of a claim that is gone */
+        is_taken_back[n] |= !fails;
     }
     world_work(i, fails);
 }
@@ -151,6 +158,8 @@ static void judge(unsigned n)
             cores = 0;
         check(call->code != ALQ_EIO || s->has_failed_work);
     }
+    if (is_taken_back[n])
+        cores = 0; /* and nothing came after it: a claim that is gone stays gone */
     check(world.files[n].is_made == (cores != 0));
     check(world.files[n].cores == cores);
 }
@@ -158,6 +167,7 @@ static void judge(unsigned n)
 static void begin(void)
 {
     memset(seen, 0, sizeof(seen));
+    memset(is_taken_back, 0, sizeof(is_taken_back));
     trace[0] = '\0';
     world_start();
 }
@@ -265,7 +275,7 @@ static void look(struct view *v)
     TAILQ_FOREACH(op, &world.prepare->open, open)
     {
         unsigned n = (unsigned)(op->id.uid[1] - '0');
-        if (op->step != ALQ_STEP_ROOM)
+        if (!op->is_in_line)
             continue;
         v->is_waiting[n] = 1;
         v->arrival[n] = op->arrival;
@@ -306,7 +316,10 @@ static void random_event(void)
         work(pick(world.job_count), !pick(10));
     else if (what < 94)
         world_advance(pick(10) * SECOND);
-    else if (what < 97) {
+    else if (what < 95 && !pick(3)) {
+        note("D", n);
+        world.objects[n].exists = 0;
+    } else if (what < 98) {
         note("R", n);
         world.objects[n].cores = 1 + pick(100);
         world.objects[n].share += 1000;

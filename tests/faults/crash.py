@@ -76,8 +76,8 @@ class Scenario:
         """Beside the bystander's 60 cores there is room for 40 more if and only if the victim holds none."""
         for timeout in (1.2, 3, 10) if is_victim_promised else (20, ):  # the refusal comes just before the deadline
             error, _ = call(self.peer, "prepare", self.probe, timeout=timeout)
-            if "asking the API server" not in error:
-                break
+            if not error or "no room" in error:
+                break  # else the machine was too slow for so short a deadline
         if bool(error) != is_victim_promised or (error and "no room" not in error):
             raise AssertionError(f"probe with the victim {'' if is_victim_promised else 'not '}promised: {error!r}")
         self.must("unprepare", self.probe)

@@ -23,6 +23,7 @@
 
 #define ALQ_LOG_MODULE "prepare"
 #define SPEC_MAX_BYTES (4u * 1024 * 1024)
+#define UID_BYTES sizeof(((struct alq_claim_spec *)0)->uid)
 
 struct driver {
     unsigned refs; /* under files->lock */
@@ -40,6 +41,10 @@ struct alq_files {
     pthread_rwlock_t library_lock;
     struct alq_library library; /* under library_lock, as is what follows */
     int has_old_libraries;
+    /* UIDs that the sweep found without a record, and whose containers may run; constant after it.
+     */
+    char (*found)[UID_BYTES];
+    size_t found_count;
 };
 
 /* ---- the driver's files -----------------------------------------------------------------------
@@ -167,6 +172,7 @@ void alq_files_close(struct alq_files *files)
     driver_put(files, files->driver);
     pthread_mutex_destroy(&files->lock);
     pthread_rwlock_destroy(&files->library_lock);
+    free(files->found);
     free(files);
 }
 
@@ -292,17 +298,11 @@ static int make_files(struct alq_files *files, const struct alq_claim_spec *clai
     return write_spec(files, claim, err);
 }
 
-/* Whether containers of a claim without a record may run, or be started by the runtime. */
-static int may_run(struct alq_files *files, const char *uid)
+static int is_found(const struct alq_files *files, const char *uid)
 {
-    char id[ALQ_SHARE_ID_BYTES];
-    if (alq_store_is_set_aside(files->store, uid))
-        return 1;
-    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
-        alq_share_id_format(uid, i, id);
-        if (alq_share_dir_is_in_use(files->cfg, id))
+    for (size_t i = 0; i < files->found_count; i++)
+        if (!strcmp(files->found[i], uid))
             return 1;
-    }
     return 0;
 }
 
@@ -350,7 +350,7 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
 {
     if (has_record)
         return repair(files, claim, err);
-    if (may_run(files, claim->uid))
+    if (is_found(files, claim->uid))
         return take_over(files, claim, err);
     /* What lies there is of another life of the claim. */
     int rc = remove_files(files, claim->uid, err);
@@ -360,8 +360,10 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
         rc = make_files(files, claim, err);
     if (!rc)
         rc = put_record(files, claim, ALQ_RECORD_COMPLETED, err);
-    if (!rc)
+    if (!rc) {
+        alq_store_forget_aside(files->store, claim->uid);
         return 0;
+    }
     struct alq_err why = ALQ_ERR_INIT;
     if (alq_files_unprepare(files, claim->uid, &why))
         alq_warn(ALQ_LOG_KV({"claim", claim->uid}), "rolling back: %s", why.text);
@@ -412,13 +414,30 @@ static int uid_of_spec(const char *name, const char *prefix, char *uid, size_t s
     return 0;
 }
 
-/* The promise of a claim without a record, out of its control files. */
-static void tell_found(struct alq_files *files, const struct alq_files_sweeper *sweeper,
-                       const char *uid)
+/* Whether containers of a claim without a record may run, or be started by the runtime. */
+static int may_run(const struct alq_files *files, const char *uid)
+{
+    char id[ALQ_SHARE_ID_BYTES];
+    if (is_found(files, uid) || alq_store_is_set_aside(files->store, uid))
+        return 1;
+    for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
+        alq_share_id_format(uid, i, id);
+        if (alq_share_dir_is_in_use(files->cfg, id))
+            return 1;
+    }
+    return 0;
+}
+
+/* Keeps in mind that the claim's files are not to be removed, and tells its promise, out of its
+ * control files. */
+static void keep(struct alq_files *files, const struct alq_files_sweeper *sweeper, const char *uid)
 {
     struct alq_share_spec shares[ALQ_CLAIM_RESULTS_MAX];
     char unknown[] = "";
     struct alq_claim_spec claim = {.name = unknown, .pool = unknown, .shares = shares};
+    char(*more)[UID_BYTES];
+    if (is_found(files, uid))
+        return;
     snprintf(claim.uid, sizeof(claim.uid), "%s", uid);
     for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
         char id[ALQ_SHARE_ID_BYTES];
@@ -427,14 +446,27 @@ static void tell_found(struct alq_files *files, const struct alq_files_sweeper *
             continue;
         shares[claim.share_count++].index = i;
     }
+    alq_warn(ALQ_LOG_KV({"uid", uid}),
+             "claim without a record may be in use: its files stay, and what they promise counts");
     if (claim.share_count)
         sweeper->on_found(sweeper->arg, &claim);
+    more = realloc(files->found, (files->found_count + 1) * sizeof(*more));
+    if (!more)
+        return; /* the next Prepare makes its files anew */
+    files->found = more;
+    snprintf(more[files->found_count++], sizeof(*more), "%s", uid);
 }
 
-static int must_stay(struct alq_files *files, const struct alq_files_sweeper *sweeper,
-                     const char *uid)
+/* Whether the claim's files stay. */
+static int is_accounted_for(struct alq_files *files, const struct alq_files_sweeper *sweeper,
+                            const char *uid)
 {
-    return sweeper->is_kept(sweeper->arg, uid) || may_run(files, uid);
+    if (sweeper->is_kept(sweeper->arg, uid))
+        return 1;
+    if (!may_run(files, uid))
+        return 0;
+    keep(files, sweeper, uid);
+    return 1;
 }
 
 static void sweep_shares(struct alq_files *files, const struct alq_files_sweeper *sweeper)
@@ -444,17 +476,12 @@ static void sweep_shares(struct alq_files *files, const struct alq_files_sweeper
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         char uid[64];
         struct alq_err err = ALQ_ERR_INIT;
-        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || sweeper->is_kept(sweeper->arg, uid))
+        if (uid_of_share(entry->d_name, uid, sizeof(uid)) || is_accounted_for(files, sweeper, uid))
             continue;
-        if (may_run(files, uid)) {
-            alq_warn(ALQ_LOG_KV({"share", entry->d_name}),
-                     "has no record but may be in use: it stays, and what it promises counts");
-            tell_found(files, sweeper, uid);
-        } else if (alq_share_dir_remove(files->cfg, entry->d_name, &err)) {
+        if (alq_share_dir_remove(files->cfg, entry->d_name, &err))
             alq_warn(ALQ_LOG_KV({"share", entry->d_name}), "orphan stays: %s", err.text);
-        } else {
+        else
             alq_info(ALQ_LOG_KV({"share", entry->d_name}), "orphan share directory removed");
-        }
     }
 }
 
@@ -466,7 +493,7 @@ static void sweep_specs(struct alq_files *files, const struct alq_files_sweeper 
         char uid[64];
         int is_temporary;
         if (uid_of_spec(entry->d_name, prefix, uid, sizeof(uid), &is_temporary) ||
-            (!is_temporary && must_stay(files, sweeper, uid)))
+            (!is_temporary && is_accounted_for(files, sweeper, uid)))
             continue;
         if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
             alq_warn(ALQ_LOG_KV({"file", entry->d_name}), "orphan stays: %s", strerror(errno));

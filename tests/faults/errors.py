@@ -83,6 +83,9 @@ class CallFault(Fault):
             self.world.await_snapshot("after success", [self.whole if self.verb == "prepare" else self.without])
         elif self.verb == "prepare" and not self.how:
             self.world.await_snapshot("after the refusal", [self.without])
+        if self.how:  # what could not even be removed goes at the next start
+            self.end()
+            self.start()
         if self.verb == "unprepare":
             self.must("unprepare", self.victim)
             self.world.await_snapshot("after the retry", [self.without])

@@ -20,7 +20,7 @@ class Errors(test_crash.Runs):
                 self.sweep("errors.py", f"{phase}:{error}", every, offset, least)
 
     def test_prepare_with_one_failing_call(self):
-        self.sweep_errors("prepare", ("ENOSPC", 9, 1, 5), ("EROFS", 16, 2, 5), ("EIO", 19, 3, 5), ("EMFILE", 7, 0, 5))
+        self.sweep_errors("prepare", ("ENOSPC", 9, 1, 5), ("EROFS", 16, 2, 5), ("EIO", 19, 3, 5), ("EMFILE", 3, 0, 4))
 
     def test_prepare_while_all_fails(self):
         self.sweep_errors("prepare", ("ENOSPC:all", 13, 5, 3), ("EROFS:all", 25, 7, 3), ("EIO:all", 28, 9, 3))

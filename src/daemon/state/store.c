@@ -49,7 +49,7 @@ int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
     if (is_read_only) /* a lock does not need to be written to */
         lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (lock < 0)
-        return alq_err_errno(err, errno, "lock file %s", path);
+        return alq_err_errno(err, is_read_only ? EROFS : errno, "lock file %s", path);
     if (flock(lock, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK)
             return alq_err_errno(err, errno, "locking %s", path);

@@ -84,6 +84,7 @@ struct CUstream_st {
     _Atomic uint32_t index;  /* simgpud's name for it; STREAM_UNUSED before its first operation */
     _Atomic uint64_t pushed; /* number of its last operation */
     _Atomic uint64_t earliest_ns; /* which is not done before then */
+    uint64_t done_seen;           /* of pushed, by simgpud's last word that was looked at */
     uint32_t kernels;             /* launched */
     struct stream_kernel *recent; /* the last QUEUE_DEPTH of them; made at the first */
 };

@@ -215,25 +215,26 @@ static CUresult make_room(uint64_t count)
 }
 
 /* Room for one more kernel in the stream: QUEUE_DEPTH that may be unfinished, and no more than
- * QUEUE_SLACK times that which simgpud has not confirmed to be. */
+ * QUEUE_SLACK times that which simgpud has not confirmed to be. Its cell is looked at when that may
+ * change the answer: simgpud writes there all the time. */
 static CUresult make_depth(struct CUstream_st *s, uint64_t now)
 {
     uint32_t index = atomic_load_explicit(&s->index, memory_order_relaxed);
     uint64_t pushed = atomic_load_explicit(&s->pushed, memory_order_relaxed);
-    struct stream_kernel oldest = {0};
+    struct stream_kernel oldest;
     CUresult rc;
 
-    if (s->recent)
-        oldest = s->recent[s->kernels % QUEUE_DEPTH];
-    if (!oldest.number || queue_is_done(index, oldest.number))
+    if (!s->recent || !s->recent[s->kernels % QUEUE_DEPTH].number)
         return CUDA_SUCCESS;
+    oldest = s->recent[s->kernels % QUEUE_DEPTH];
     if (oldest.earliest_ns <= now) {
-        if (pushed < QUEUE_SLACK * QUEUE_DEPTH)
+        if (pushed - s->done_seen < QUEUE_SLACK * QUEUE_DEPTH)
             return CUDA_SUCCESS;
         oldest.number = pushed - QUEUE_SLACK * QUEUE_DEPTH + 1;
-        if (queue_is_done(index, oldest.number))
-            return CUDA_SUCCESS;
     }
+    s->done_seen = atomic_load_explicit(&queue()->stream[index].done, memory_order_acquire);
+    if (s->done_seen >= oldest.number)
+        return CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);
     rc = queue_wait(index, oldest.number, oldest.earliest_ns, s->context);
     pthread_mutex_lock(&lock);
@@ -272,6 +273,7 @@ static CUresult open_stream(struct CUstream_st *s)
         .flags = flags,
         .submit_ns = now_ns(),
     });
+    s->done_seen = last_number[index];
     atomic_store_explicit(&s->pushed, last_number[index], memory_order_relaxed);
     atomic_store_explicit(&s->index, index, memory_order_release);
     return CUDA_SUCCESS;

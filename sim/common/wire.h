@@ -36,7 +36,7 @@ enum sim_message_type {
     SIM_ASK, /* struct sim_header, of a CUDA client; answered in its memory (layout.h) */
     /* Shared memory (daemon/object.h): struct sim_ask_object -> struct sim_object_answer. Those
      * marked bring a holder's descriptor and then the memory. */
-    SIM_SHARE,   /* make one and move bytes of the sender's account into it; both */
+    SIM_SHARE,   /* make one; both */
     SIM_TOKEN,   /* a descriptor to hand to somebody else; the holder's only */
     SIM_OPEN,    /* by number, while its maker holds it; both */
     SIM_IMPORT,  /* by a descriptor that comes along; both */
@@ -186,7 +186,7 @@ struct sim_ask_object {
     uint32_t device; /* SIM_SHARE: which node device pays */
     uint32_t kind;   /* SIM_SHARE: the clients' business */
     uint64_t id;
-    int64_t bytes;       /* SIM_SHARE, SIM_MOVE: what is moved */
+    int64_t bytes;       /* SIM_MOVE: what is moved */
     uint64_t file_bytes; /* SIM_SHARE: size of the memory */
     unsigned char meta[SIM_META_BYTES];
 };

@@ -33,7 +33,7 @@ int memory_file(const char *name, uint64_t bytes)
     return fd < 0 ? -errno : fd;
 }
 
-static CUresult open_failed(int rc)
+CUresult memory_failed(int rc)
 {
     return rc == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
 }
@@ -46,16 +46,16 @@ CUresult memory_open(struct device *d)
 
     if (!d->memory.base) {
         file = memory_file("simgpu-device", bytes);
-        NEED(file >= 0, open_failed(file));
+        NEED(file >= 0, memory_failed(file));
         rc = va_open(&d->memory, bytes, file);
         if (rc != 0) {
             close(file);
-            return open_failed(rc);
+            return memory_failed(rc);
         }
     }
     if (!d->managed.base) {
         rc = va_open(&d->managed, bytes, -1);
-        NEED(rc == 0, open_failed(rc));
+        NEED(rc == 0, memory_failed(rc));
     }
     return CUDA_SUCCESS;
 }

@@ -47,6 +47,9 @@ void memory_set_synchronous(CUdeviceptr address, bool is_synchronous);
 
 /* A sparse file without a name, for memory; or a negative errno. */
 int memory_file(const char *name, uint64_t bytes);
+/* What a program is told of it: out of memory, else that the operating system refused (304), mostly
+ * for lack of descriptors. */
+CUresult memory_failed(int rc);
 
 /* The windows of a device, opened when first needed. */
 CUresult memory_open(struct device *device);

@@ -69,7 +69,7 @@ CUresult physical_new(struct device *d, uint64_t bytes, struct physical **out)
     if (file < 0) {
         int made = memory_file("simgpu-physical", FILE_BYTES);
 
-        NEED(made >= 0, made == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM);
+        NEED(made >= 0, memory_failed(made));
         file = made;
     }
     NEED(bytes <= FILE_BYTES - file_end, CUDA_ERROR_OUT_OF_MEMORY);

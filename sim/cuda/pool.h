@@ -45,6 +45,8 @@ extern pthread_mutex_t pool_lock;
 /* imported: the memory of another process's pool, of that size; else NULL. */
 CUresult pool_open(struct device *device, const CUmemPoolProps *props, struct shared *imported,
                    uint64_t imported_bytes, struct CUmemPoolHandle_st **pool);
+/* No more allocations; it goes with the last that it has given out. */
+void pool_close(struct CUmemPoolHandle_st *pool);
 CUresult pool_check(CUmemoryPool pool);
 
 /* The pool that a device's graphs allocate from, made at the first call. */

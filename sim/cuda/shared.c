@@ -52,14 +52,19 @@ CUresult shared_make(struct device *d, enum object_kind kind, uint64_t charge, u
         .header.type = SIM_SHARE,
         .device = d->info.index,
         .kind = kind,
-        .bytes = (int64_t)charge,
         .file_bytes = bytes,
     };
     struct sim_object_answer answer;
+    CUresult rc;
 
     if (meta_bytes)
         memcpy(request.meta, meta, meta_bytes);
-    return ask_hold(&request, -1, &answer, shared);
+    TRY(ask_hold(&request, -1, &answer, shared));
+    /* Bytes move once the object is really held: one that nobody holds takes its bytes along. */
+    rc = charge ? shared_move(shared, (int64_t)charge) : CUDA_SUCCESS;
+    if (rc != CUDA_SUCCESS)
+        shared_drop(shared);
+    return rc;
 }
 
 CUresult shared_join(int fd, uint64_t id, struct sim_object_answer *what, struct shared *shared)

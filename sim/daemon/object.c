@@ -175,7 +175,7 @@ static uint32_t share(struct sim_server *s, struct sim_client_entry *c,
 {
     struct sim_object *o;
 
-    if (ask->device >= s->machine.device_count || !ask->file_bytes || ask->bytes < 0)
+    if (ask->device >= s->machine.device_count || !ask->file_bytes)
         return SIM_BAD_REQUEST;
     o = calloc(1, sizeof(*o));
     if (!o)
@@ -190,11 +190,6 @@ static uint32_t share(struct sim_server *s, struct sim_client_entry *c,
             close(o->file);
         free(o);
         return SIM_NO_MEMORY;
-    }
-    if (!move(c, o, ask->bytes)) {
-        close(o->file);
-        free(o);
-        return SIM_BAD_REQUEST;
     }
     o->owner = c;
     o->group = c->group;
@@ -265,10 +260,8 @@ int sim_object_message(struct sim_server *s, struct sim_client_entry *c,
     } else if (ask->header.type == SIM_RELEASE) {
         answer.answer.status = SIM_OK;
     }
-    if (is_new && o && count == 0) { /* nobody can hold it: the bytes go back to the sender */
-        (void)move(c, o, -(int64_t)o->bytes);
+    if (is_new && o && count == 0) /* nobody can hold it */
         object_free(s, o);
-    }
     rc = sim_reply(c->fd, &answer, sizeof(answer), fds, count);
     if (fds[0] >= 0)
         close(fds[0]);

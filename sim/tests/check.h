@@ -15,8 +15,9 @@
 
 #include "aliquot/cuda_abi.h"
 
-static void *check_library;
-static unsigned int check_count;
+/* One for all sources of a client. */
+__attribute__((weak)) void *check_library;
+__attribute__((weak)) unsigned int check_count;
 
 static inline void *check_symbol(const char *name, int line)
 {

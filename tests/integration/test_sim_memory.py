@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from test_sim import H100, MIB, SIM, SMALL, SimTest, until
+from test_sim import H100, MIB, SIM, Machine, SimTest, until
 
 
 class Groups(SimTest):
@@ -50,6 +50,9 @@ class Groups(SimTest):
     def test_pools(self):
         self.run_group("pools")
 
+    def test_descriptors(self):
+        self.run_group("descriptors")
+
     def test_granules(self):
         self.run_group("granules")
 
@@ -69,17 +72,17 @@ class Hopper(Groups):
         self.run_group("big")
 
 
-OUT_OF_MEMORY, INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE = 2, 1, 201, 400
+INVALID_VALUE, UNAVAILABLE, INVALID_CONTEXT, INVALID_HANDLE = 1, 46, 201, 400
 
 
 class Process:
     """A sim-share client: call(command) gives (CUresult, value)."""
 
-    def __init__(self, case, group):
+    def __init__(self, case, group, machine=None):
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         fd = theirs.detach()
         self.process = subprocess.Popen([SIM / "sim-share", str(fd)], pass_fds=(fd,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=case.machine.env(SIMGPU_GROUP=group))
+                                        text=True, env=(machine or case.machine).env(SIMGPU_GROUP=group))
         os.close(fd)
         case.addCleanup(self.close)
         case.assertEqual(self.process.stdout.readline(), "ready\n")
@@ -253,6 +256,17 @@ class Sharing(SimTest):
         maker.ok(f"free {n}")
         self.assertEqual(self.bytes("maker"), 16 * MIB)
         self.free_at_the_end(maker, user)
+
+    def test_without_simgpud_sharing_is_refused(self):
+        machine = Machine(self.devices)
+        self.addCleanup(machine.close)
+        maker = Process(self, "maker", machine)
+        n, shared = maker.ok(f"alloc {5 * MIB}"), maker.ok(f"create {2 * MIB}")
+        machine.stop()
+        self.assertEqual(maker.call(f"ipc-get {n}")[0], UNAVAILABLE)
+        self.assertEqual(maker.call(f"export {shared}")[0], UNAVAILABLE)
+        self.assertEqual(maker.call("pool")[0], UNAVAILABLE)
+        maker.ok(f"release {shared}")
 
     def test_killed_in_the_midst_of_sharing_leaves_nothing(self):
         seed = random.Random(11)

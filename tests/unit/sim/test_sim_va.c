@@ -123,6 +123,64 @@ static void memory_of_an_allocation_can_be_used_at_its_alias(void **state)
     assert_int_equal(host[0], 0); /* given back to the kernel on free */
 }
 
+static void granules_are_counted_as_they_open_and_empty(void **state)
+{
+    uint64_t small[3], big;
+
+    (void)state;
+    window_reset();
+    assert_int_equal(va_cost(&window, 700), VA_BLOCK_BYTES);
+    for (int i = 0; i < 3; i++)
+        small[i] = va_alloc(&window, 700, 1, VA_DEVICE);
+    assert_int_equal(va_cost(&window, 700), 0); /* room in the one that is open */
+    assert_int_equal(va_cost(&window, 3 * MIB + 1), 4 * MIB);
+    big = va_alloc(&window, 3 * MIB + 1, 1, VA_DEVICE);
+    va_free(&window, big, &gone);
+    assert_int_equal(gone.base, big);
+    assert_int_equal(gone.bytes, 4 * MIB);
+    va_free(&window, small[1], &gone);
+    assert_int_equal(gone.bytes, 0);
+    va_free(&window, small[0], &gone);
+    va_free(&window, small[2], &gone);
+    assert_int_equal(gone.bytes, VA_BLOCK_BYTES);
+    assert_int_equal(va_cost(&window, 700), VA_BLOCK_BYTES);
+    assert_int_equal(va_room(700), 1024);
+    assert_int_equal(va_room(3 * MIB + 1), 4 * MIB);
+}
+
+static void a_shared_block_is_told_when_it_empties_and_restored_empty(void **state)
+{
+    struct va_range range;
+    uint64_t at, other;
+    int mark, file = memfd_create("other", MFD_CLOEXEC);
+    char *host;
+
+    (void)state;
+    window_reset();
+    at = va_alloc(&window, 4096, 1, VA_DEVICE);
+    other = va_alloc(&window, 4096, 1, VA_DEVICE);
+    *va_sharing(&window, other, &range) = &mark;
+    assert_int_equal(range.base, at);
+    assert_int_equal(range.bytes, VA_BLOCK_BYTES);
+    assert_null(range.shared);
+    assert_int_equal(ftruncate(file, (off_t)range.bytes), 0);
+    host = mmap((void *)(uintptr_t)(at + window.alias), range.bytes, PROT_READ | PROT_WRITE,
+                MAP_FIXED | MAP_SHARED, file, 0);
+    host[0] = 7;
+    va_free(&window, other, &gone);
+    assert_int_equal(gone.bytes, 0);
+    va_free(&window, at, &gone);
+    assert_ptr_equal(gone.shared, &mark);
+    assert_int_equal(va_restore(&window, &gone), 0);
+    assert_int_equal(host[0], 0);
+    assert_int_equal(pread(file, &mark, 1, 0), 1);
+    assert_int_equal(mark & 0xff, 7); /* the other memory is as it was */
+    at = va_alloc(&window, 4096, 1, VA_DEVICE);
+    (void)va_sharing(&window, at, &range);
+    assert_null(range.shared);
+    close(file);
+}
+
 static unsigned int each_count;
 
 static void free_it(uint64_t base, struct va_record *record, void *arg)
@@ -171,6 +229,8 @@ int main(void)
         cmocka_unit_test(find_leads_from_every_address_to_its_allocation),
         cmocka_unit_test(random_allocations_never_overlap_and_all_come_back),
         cmocka_unit_test(memory_of_an_allocation_can_be_used_at_its_alias),
+        cmocka_unit_test(granules_are_counted_as_they_open_and_empty),
+        cmocka_unit_test(a_shared_block_is_told_when_it_empties_and_restored_empty),
         cmocka_unit_test(each_finds_all_of_an_owner_while_they_are_freed),
         cmocka_unit_test(more_than_the_window_is_refused),
     };

@@ -119,7 +119,8 @@ static int copy_list(const struct alq_gpu_list *from, struct alq_gpu_list *to)
     if (from->count)
         memcpy(gpus, from->gpus, from->count * sizeof(*gpus));
     free(to->gpus);
-    *to = (struct alq_gpu_list){gpus, from->count};
+    to->gpus = gpus;
+    to->count = from->count;
     return 0;
 }
 

@@ -290,8 +290,8 @@ static int call_start(struct alq_kube_call *call)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* A name server that does not answer must not hold the loop: giving a call up would wait for the
-     * thread that asks it. */
+    /* A name server that does not answer must not hold the loop: giving a call up would wait for
+     * the thread that asks it. */
     curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "aliquotd/" ALQ_VERSION);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);

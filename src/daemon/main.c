@@ -58,7 +58,7 @@ struct daemon {
     int drain_left_ms;
     int rc;
     struct alq_succession *succession;
-    int is_registered; /* last told by the kubelet, since we last handed over */
+    int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
     struct alq_kube *kube;
     struct alq_node *node;
@@ -122,6 +122,8 @@ static void on_closed(void *arg)
     struct daemon *d = arg;
     alq_info(NULL, "the node's state is handed over");
     alq_succession_release(d->succession);
+    if (d->is_chosen)
+        alq_dra_wait(d->dra);
     if (d->phase == PHASE_LINGERING)
         drain(d);
     else if (d->phase == PHASE_DRAINING)
@@ -133,23 +135,30 @@ static void on_asked(void *arg)
     struct daemon *d = arg;
     if (d->phase == PHASE_DRAINING)
         return;
-    d->is_registered = 0;
+    d->is_chosen = 0;
     alq_node_close(d->node, "another aliquotd serves this node now; call that one", on_closed, d);
 }
 
-/* The kubelet has chosen us and is connected, so that no call goes to another instance any more. */
-static int is_wanted(void *arg)
+static int is_connected(void *arg)
 {
     const struct daemon *d = arg;
-    return (d->is_registered && alq_grpc_server_connections(d->dra_server)) ||
-           alq_dra_waiting(d->dra);
+    return alq_grpc_server_connections(d->dra_server) != 0;
+}
+
+static int has_calls(void *arg)
+{
+    const struct daemon *d = arg;
+    return alq_dra_waiting(d->dra) != 0;
 }
 
 static void on_registered(void *arg)
 {
     struct daemon *d = arg;
-    d->is_registered = 1;
-    if (d->phase == PHASE_RUNNING && !alq_succession_is_holder(d->succession))
+    if (d->phase != PHASE_RUNNING)
+        return;
+    d->is_chosen = 1;
+    alq_succession_registered(d->succession);
+    if (!alq_succession_is_holder(d->succession))
         alq_dra_wait(d->dra);
 }
 
@@ -284,7 +293,7 @@ static int open_loop(struct daemon *d, struct alq_err *err)
 /* The kubelet's directories, and that no other daemon has ours for itself. */
 static int open_dirs(struct daemon *d, struct alq_err *err)
 {
-    const struct alq_succession_calls calls = {is_wanted, on_acquired, on_asked, d};
+    const struct alq_succession_calls calls = {is_connected, has_calls, on_acquired, on_asked, d};
     alq_auto_free char *dir =
         alq_str_printf("%s/%s", d->cfg.kubelet_plugins_dir, d->cfg.driver_name);
     if (!dir)

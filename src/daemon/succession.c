@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -20,7 +22,8 @@
 
 #define ALQ_LOG_MODULE "succession"
 
-#define NOTE "hands over, records "
+#define NOTE "hands over, records %d, chosen %" PRId64
+#define NOTE_SCAN "hands over, records %d, chosen %" SCNd64
 #define ASK_STEPS (1000 / ALQ_SUCCESSION_STEP_MS)      /* between two requests of an asker */
 #define PATIENCE_STEPS (2000 / ALQ_SUCCESSION_STEP_MS) /* with an asker who does not take */
 
@@ -28,9 +31,9 @@ struct alq_succession {
     struct alq_succession_calls calls;
     int is_shared;
     char *dir, *lock_path, *next_path;
-    char note[48];
-    int lock; /* -1: not the holder */
-    int next; /* -1: not asking */
+    int64_t chosen_ns; /* 0: never */
+    int lock;          /* -1: not the holder */
+    int next;          /* -1: not asking */
     struct event *step;
     int inotify;
     struct event *request; /* on inotify; without that, a timer */
@@ -47,6 +50,13 @@ static void arm_step(struct alq_succession *s)
     event_add(s->step, &step);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 static void let_go(int *fd)
 {
     if (*fd >= 0)
@@ -54,28 +64,65 @@ static void let_go(int *fd)
     *fd = -1;
 }
 
+/* ---- what lock files say ----------------------------------------------------------------------
+ */
+
+struct note {
+    int records; /* version of; 0: its holder does not hand over */
+    int64_t chosen_ns;
+};
+
+static void read_note(const char *path, struct note *note)
+{
+    char text[96];
+    alq_lock_note(path, text, sizeof(text));
+    if (sscanf(text, NOTE_SCAN, &note->records, &note->chosen_ns) != 2)
+        *note = (struct note){0};
+}
+
+static void format_note(const struct alq_succession *s, char text[96])
+{
+    *text = '\0';
+    if (s->is_shared)
+        snprintf(text, 96, NOTE, ALQ_RECORD_VERSION, s->chosen_ns);
+}
+
+static void choose(struct alq_succession *s)
+{
+    char text[96];
+    s->chosen_ns = now_ns();
+    s->asked_steps = ASK_STEPS; /* asks again at once */
+    format_note(s, text);
+    if (s->lock >= 0 && s->is_shared)
+        alq_lock_set_note(s->lock, text);
+}
+
+void alq_succession_registered(struct alq_succession *s)
+{
+    choose(s);
+}
+
 /* ---- not the holder ---------------------------------------------------------------------------
  */
 
 static void ask(struct alq_succession *s)
 {
+    char text[96];
     int is_asking = s->next >= 0;
     if (is_asking && ++s->asked_steps < ASK_STEPS)
         return;
     s->asked_steps = 0;
-    if (is_asking && pwrite(s->next, "\n", 1, 64) != 1)
-        alq_warn(ALQ_LOG_KV({"file", s->next_path}), "asking again: %s", strerror(errno));
-    if (is_asking || alq_lock_take(s->next_path, "the succession", "", &s->next, NULL))
-        return;
-    alq_info(NULL, "asking the instance that has the node's state to hand over");
+    format_note(s, text);
+    if (is_asking)
+        alq_lock_set_note(s->next, text);
+    else if (!alq_lock_take(s->next_path, "the succession", text, &s->next, NULL))
+        alq_info(NULL, "asking the instance that has the node's state to hand over");
 }
 
 /* Whether the records that lie there are of a version that we know. */
-static int may_take_back(struct alq_succession *s)
+static int may_take_back(struct alq_succession *s, const struct note *last)
 {
-    char note[48];
-    alq_lock_note(s->lock_path, note, sizeof(note));
-    if (strncmp(note, NOTE, strlen(NOTE)) != 0 || atoi(note + strlen(NOTE)) <= ALQ_RECORD_VERSION)
+    if (last->records <= ALQ_RECORD_VERSION)
         return 1;
     if (!s->is_warned)
         alq_error(NULL, "the node's state is not taken back: a newer aliquotd has written it");
@@ -97,9 +144,13 @@ static int is_anothers_turn(struct alq_succession *s)
 
 void alq_succession_try(struct alq_succession *s)
 {
+    char text[96];
+    struct note last;
+    read_note(s->lock_path, &last);
+    format_note(s, text);
     if (s->lock >= 0 || is_anothers_turn(s) || alq_lock_is_held(s->lock_path) ||
-        (s->has_retired && !may_take_back(s)) ||
-        alq_lock_take(s->lock_path, s->dir, s->note, &s->lock, NULL))
+        (s->has_retired && !may_take_back(s, &last)) ||
+        alq_lock_take(s->lock_path, s->dir, text, &s->lock, NULL))
         return;
     let_go(&s->next);
     event_del(s->step);
@@ -108,14 +159,30 @@ void alq_succession_try(struct alq_succession *s)
     s->calls.on_acquired(s->calls.arg);
 }
 
+static int is_wanted(struct alq_succession *s)
+{
+    struct note holder;
+    read_note(s->lock_path, &holder);
+    if (s->has_retired && !may_take_back(s, &holder))
+        return 0;
+    if (s->calls.has_calls(s->calls.arg)) {
+        if (s->chosen_ns <= holder.chosen_ns)
+            choose(s);
+        return 1;
+    }
+    return s->chosen_ns > holder.chosen_ns && s->calls.is_connected(s->calls.arg);
+}
+
 static void on_step(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
     struct alq_succession *s = arg;
     arm_step(s);
-    if (s->calls.is_wanted(s->calls.arg) && (!s->has_retired || may_take_back(s)))
+    if (is_wanted(s))
         ask(s);
+    else
+        let_go(&s->next);
     alq_succession_try(s);
 }
 
@@ -124,8 +191,12 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
 
 static void check_asked(struct alq_succession *s)
 {
+    struct note asker;
     if (s->lock < 0 || !s->is_listening || !alq_lock_is_held(s->next_path))
         return;
+    read_note(s->next_path, &asker);
+    if (asker.chosen_ns <= s->chosen_ns)
+        return; /* the kubelet has chosen us since */
     s->is_listening = 0;
     s->calls.on_asked(s->calls.arg);
 }
@@ -178,20 +249,20 @@ static int watch_requests(struct alq_succession *s, struct event_base *base)
 
 static int take_first(struct alq_succession *s, struct alq_err *err)
 {
-    char note[48];
+    char text[96];
+    struct note holder;
     struct alq_err why = ALQ_ERR_INIT;
-    int rc = alq_lock_take(s->lock_path, s->dir, s->note, &s->lock, &why);
-    if (rc != ALQ_EBUSY || !s->is_shared) {
-        if (rc)
-            *err = why;
-        return rc;
+    format_note(s, text);
+    int rc = alq_lock_take(s->lock_path, s->dir, text, &s->lock, &why);
+    if (rc == ALQ_EBUSY && s->is_shared) {
+        read_note(s->lock_path, &holder);
+        if (holder.records)
+            return 0;
+        alq_err_wrap(&why, "one that was started without --pod-uid, or is older, cannot hand over");
     }
-    alq_lock_note(s->lock_path, note, sizeof(note));
-    if (!strncmp(note, NOTE, strlen(NOTE)))
-        return 0;
-    *err = why;
-    return alq_err_wrap(err,
-                        "one that was started without --pod-uid, or is older, cannot hand over");
+    if (rc)
+        *err = why;
+    return rc;
 }
 
 struct alq_succession *alq_succession_new(struct event_base *base, const char *dir, int is_shared,
@@ -210,8 +281,6 @@ struct alq_succession *alq_succession_new(struct event_base *base, const char *d
     s->lock_path = alq_str_printf("%s/aliquotd.lock", dir);
     s->next_path = alq_str_printf("%s/aliquotd.next", dir);
     s->step = evtimer_new(base, on_step, s);
-    if (is_shared)
-        snprintf(s->note, sizeof(s->note), NOTE "%d", ALQ_RECORD_VERSION);
     if (!s->dir || !s->lock_path || !s->next_path || !s->step ||
         (is_shared && watch_requests(s, base)))
         alq_err_set(err, ALQ_ENOMEM, "out of memory");

@@ -6,9 +6,13 @@
  * the kubelet sends its calls.
  *
  *   holder    has the lock <plugin dir>/aliquotd.lock, and its state open
- *   asker     is wanted by the kubelet; holds the lock <plugin dir>/aliquotd.next and has written
- * to that file, which the holder sees by inotify; the holder closes its state and lets go of its
- * lock retired   has handed over, and takes back a lock that is free when nobody asks for it
+ *   asker     was chosen later than the holder; holds the lock <plugin dir>/aliquotd.next and has
+ *             written to that file, which the holder sees by inotify; the holder closes its state
+ *             and lets go of its lock
+ *   retired   has handed over, and takes back a lock that is free when nobody asks for it
+ *
+ * Chosen is who was registered, or has a call waiting; when (CLOCK_MONOTONIC) stands in both lock
+ * files, so that of two that are registered at the same moment the later one ends up as holder.
  *
  * The kernel drops the locks of a process that dies, at whatever point: of an asker, and the holder
  * stays or the retired one takes back; of a holder, and whoever else is there takes over. Nobody is
@@ -31,7 +35,8 @@ struct event_base;
 struct alq_succession;
 
 struct alq_succession_calls {
-    int (*is_wanted)(void *arg);    /* the kubelet's calls come here */
+    int (*is_connected)(void *arg); /* to the kubelet: no call goes elsewhere any more */
+    int (*has_calls)(void *arg);    /* that wait for the state */
     void (*on_acquired)(void *arg); /* the holder now */
     /* The holder no longer, as soon as it says alq_succession_release. */
     void (*on_asked)(void *arg);
@@ -47,6 +52,9 @@ struct alq_succession *alq_succession_new(struct event_base *base, const char *d
 void alq_succession_free(struct alq_succession *succession);
 
 int alq_succession_is_holder(const struct alq_succession *succession);
+
+/* The kubelet has registered this instance, just now. */
+void alq_succession_registered(struct alq_succession *succession);
 
 /* After on_asked, once the state is closed. */
 void alq_succession_release(struct alq_succession *succession);

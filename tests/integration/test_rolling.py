@@ -347,14 +347,22 @@ class Rolling(unittest.TestCase):
         """A kubelet that restarts registers all instances anew, in any order, and calls the one it registered last."""
         older, newer = self.start(), self.start()
         peers = {i: self.connect(i.dra_socket) for i in (older, newer)}
-        for number, (first, last) in enumerate(((older, newer), (newer, older), (older, newer))):
-            for instance in (first, last):
+        for peer in peers.values():
+            grpc.channel_ready_future(peer.channel).result(10)
+
+        def holder():
+            with open(self.world.path("plugins", DRIVER, "aliquotd.lock"), encoding="utf-8") as file:
+                return int(file.readline() or 0)
+        for number, order in enumerate(((older, newer), (newer, older), (newer, older), (older, newer), (older, newer))):
+            for instance in order:
                 registration = Peer(instance.registration_socket)
                 registration.notify()
                 registration.close()
+            wait_for("the last one to have the state", lambda: holder() == order[-1].process.pid)
             claim = self.world.claim(f"claim-{number}", [result()])
-            self.assertEqual(peers[last].prepare(claim)[claim[2]].error, "")
-            self.assertEqual(peers[last].unprepare(claim)[claim[2]].error, "")
+            self.assertEqual(peers[order[-1]].prepare(claim)[claim[2]].error, "")
+            self.assertEqual(peers[order[-1]].unprepare(claim)[claim[2]].error, "")
+            self.assertEqual(holder(), order[-1].process.pid)
 
     def test_one_that_cannot_hand_over_is_not_asked(self):
         self.world.start()

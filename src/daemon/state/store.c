@@ -40,6 +40,16 @@ static void read_lock(int fd, char pid[16], char *note, size_t size)
     snprintf(note, size, "%.*s", second ? (int)strcspn(second, "\n") : 0, second ? second : "");
 }
 
+void alq_lock_set_note(int fd, const char *note)
+{
+    char text[128];
+    int n = snprintf(text, sizeof(text), "%d\n%s\n", (int)getpid(), note);
+    /* It is for people and for hints: a full disk must not keep a daemon down that could free some.
+     * Never empty in between, for others read it at any time. */
+    if (pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n))
+        alq_warn(NULL, "our pid is not noted in the lock file: %s", strerror(errno));
+}
+
 int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
                   struct alq_err *err)
 {
@@ -57,15 +67,7 @@ int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
         return alq_err_set(err, ALQ_EBUSY, "another aliquotd (pid %s) has %s; stop it first", pid,
                            what);
     }
-    /* What it says is for people and for hints: a full disk must not keep a daemon down that could
-     * free some. */
-    int n = snprintf(text, sizeof(text), "%d\n%s\n", (int)getpid(), note);
-    if (is_read_only)
-        alq_error(ALQ_LOG_KV({"dir", what}), "is on a read-only file system: no claim can be "
-                                             "prepared or unprepared until it is mounted for "
-                                             "writing");
-    else if (ftruncate(lock, 0) || pwrite(lock, text, (size_t)n, 0) != n)
-        alq_warn(ALQ_LOG_KV({"file", path}), "our pid is not noted: %s", strerror(errno));
+    alq_lock_set_note(lock, note);
     *fd = alq_steal_fd(&lock);
     return 0;
 }

@@ -41,6 +41,9 @@ int alq_store_remove(struct alq_store *store, const char *uid, struct alq_err *e
 int alq_lock_take(const char *path, const char *what, const char *note, int *fd,
                   struct alq_err *err);
 
+/* Replaces the note of a lock that is held. */
+void alq_lock_set_note(int fd, const char *note);
+
 /* Whether another process has the lock. */
 int alq_lock_is_held(const char *path);
 

@@ -23,7 +23,7 @@
 
 struct instance {
     struct alq_succession *s;
-    int is_wanted;
+    int has_calls;
     unsigned acquired, asked;
 };
 
@@ -35,9 +35,15 @@ struct world {
 
 static struct world world;
 
-static int is_wanted(void *arg)
+static int is_connected(void *arg)
 {
-    return ((struct instance *)arg)->is_wanted;
+    (void)arg;
+    return 1;
+}
+
+static int has_calls(void *arg)
+{
+    return ((struct instance *)arg)->has_calls;
 }
 
 static void on_acquired(void *arg)
@@ -54,7 +60,7 @@ static void on_asked(void *arg)
 
 static int start(struct world *w, struct instance *i, int is_shared, struct alq_err *err)
 {
-    const struct alq_succession_calls calls = {is_wanted, on_acquired, on_asked, i};
+    const struct alq_succession_calls calls = {is_connected, has_calls, on_acquired, on_asked, i};
     i->s = alq_succession_new(w->base, w->dir, is_shared, &calls, err);
     if (i->s && alq_succession_is_holder(i->s))
         alq_succession_listen(i->s);
@@ -124,14 +130,14 @@ static void new_takes_a_free_lock_and_refuses_a_second_alone(void **state)
     assert_int_equal(err.code, ALQ_EBUSY);
 }
 
-static void one_that_is_wanted_asks_and_gets_it(void **state)
+static void one_that_has_calls_asks_and_gets_it(void **state)
 {
     struct world *w = *state;
     assert_int_equal(start(w, &w->a, 1, NULL) | start(w, &w->b, 1, NULL), 0);
     assert_false(alq_succession_is_holder(w->b.s));
     run(w, &w->a.asked, NEVER_MS);
     assert_int_equal(w->a.asked, 0);
-    w->b.is_wanted = 1;
+    w->b.has_calls = 1;
     run(w, &w->a.asked, SOON_MS);
     assert_int_equal(w->a.asked, 1);
     run(w, &w->b.acquired, NEVER_MS); /* not before the holder lets go */
@@ -143,8 +149,8 @@ static void one_that_is_wanted_asks_and_gets_it(void **state)
     assert_int_equal(w->a.acquired, 0);
     assert_int_equal(w->b.asked, 0);
     /* And back again. */
-    w->b.is_wanted = 0;
-    w->a.is_wanted = 1;
+    w->b.has_calls = 0;
+    w->a.has_calls = 1;
     run(w, &w->b.asked, SOON_MS);
     alq_succession_release(w->b.s);
     run(w, &w->a.acquired, SOON_MS);
@@ -164,7 +170,7 @@ static void death_of_the_asker_leaves_it_or_gives_it_back(void **state)
 {
     struct world *w = *state;
     assert_int_equal(start(w, &w->a, 1, NULL) | start(w, &w->b, 1, NULL), 0);
-    w->b.is_wanted = 1;
+    w->b.has_calls = 1;
     run(w, &w->a.asked, SOON_MS);
     end(&w->b);
     alq_succession_release(w->a.s);
@@ -187,7 +193,10 @@ static void asker_that_does_not_take_is_waited_for_a_while(void **state)
     char next[64];
     snprintf(next, sizeof(next), "%s/aliquotd.next", w->dir);
     assert_int_equal(start(w, &w->a, 1, NULL), 0);
-    assert_int_equal(alq_lock_take(next, "the succession", "", &asker, NULL), 0);
+    assert_int_equal(alq_lock_take(next, "the succession",
+                                   "hands over, records 1, chosen 9000000000000000000", &asker,
+                                   NULL),
+                     0);
     run(w, &w->a.asked, SOON_MS);
     assert_int_equal(w->a.asked, 1);
     alq_succession_release(w->a.s);
@@ -203,7 +212,7 @@ static void two_that_are_wanted_get_it_one_after_the_other(void **state)
     struct world *w = *state;
     assert_int_equal(start(w, &w->a, 1, NULL) | start(w, &w->b, 1, NULL) | start(w, &w->c, 1, NULL),
                      0);
-    w->b.is_wanted = w->c.is_wanted = 1;
+    w->b.has_calls = w->c.has_calls = 1;
     run(w, &w->a.asked, SOON_MS);
     alq_succession_release(w->a.s);
     struct instance *first = &w->b, *second = &w->c;
@@ -213,7 +222,7 @@ static void two_that_are_wanted_get_it_one_after_the_other(void **state)
         second = &w->b;
     }
     assert_true(alq_succession_is_holder(first->s));
-    first->is_wanted = 0;
+    first->has_calls = 0;
     if (!first->asked)
         run(w, &first->asked, SOON_MS);
     alq_succession_release(first->s);
@@ -221,22 +230,47 @@ static void two_that_are_wanted_get_it_one_after_the_other(void **state)
     assert_true(alq_succession_is_holder(second->s));
 }
 
+static void one_that_is_registered_later_ends_up_with_it(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(start(w, &w->a, 1, NULL) | start(w, &w->b, 1, NULL), 0);
+    /* The later one asks. */
+    alq_succession_registered(w->a.s);
+    alq_succession_registered(w->b.s);
+    run(w, &w->a.asked, SOON_MS);
+    alq_succession_release(w->a.s);
+    run(w, &w->b.acquired, SOON_MS);
+    run(w, &w->b.asked, NEVER_MS);
+    assert_int_equal(w->b.asked, 0);
+    /* The later one has it: the other gives up. */
+    alq_succession_registered(w->a.s);
+    alq_succession_registered(w->b.s);
+    run(w, &w->b.asked, NEVER_MS);
+    assert_int_equal(w->b.asked, 0);
+    assert_true(alq_succession_is_holder(w->b.s));
+    /* A call that waits goes over both. */
+    w->a.has_calls = 1;
+    run(w, &w->b.asked, SOON_MS);
+    assert_int_equal(w->b.asked, 1);
+}
+
 static void records_of_a_newer_version_are_not_taken_back(void **state)
 {
     struct world *w = *state;
     int newer = -1;
-    char lock[64], note[64];
+    char lock[64], note[96];
     snprintf(lock, sizeof(lock), "%s/aliquotd.lock", w->dir);
     assert_int_equal(start(w, &w->a, 1, NULL) | start(w, &w->b, 1, NULL), 0);
-    w->b.is_wanted = 1;
+    w->b.has_calls = 1;
     run(w, &w->a.asked, SOON_MS);
     alq_succession_release(w->a.s);
     run(w, &w->b.acquired, SOON_MS);
     alq_lock_note(lock, note, sizeof(note));
     end(&w->b);
-    char *number = strrchr(note, ' ');
-    assert_int_equal(atoi(number), ALQ_RECORD_VERSION);
-    snprintf(number, 8, " %d", ALQ_RECORD_VERSION + 1);
+    int version = 0;
+    assert_int_equal(sscanf(note, "hands over, records %d, chosen ", &version), 1);
+    assert_int_equal(version, ALQ_RECORD_VERSION);
+    snprintf(note, sizeof(note), "hands over, records %d, chosen 1", version + 1);
     assert_int_equal(alq_lock_take(lock, "the state", note, &newer, NULL), 0);
     close(newer);
     run(w, &w->a.acquired, NEVER_MS);
@@ -248,11 +282,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(new_takes_a_free_lock_and_refuses_a_second_alone),
-        T(one_that_is_wanted_asks_and_gets_it),
+        T(one_that_has_calls_asks_and_gets_it),
         T(death_of_the_holder_gives_it_to_whoever_is_there),
         T(death_of_the_asker_leaves_it_or_gives_it_back),
         T(asker_that_does_not_take_is_waited_for_a_while),
         T(two_that_are_wanted_get_it_one_after_the_other),
+        T(one_that_is_registered_later_ends_up_with_it),
         T(records_of_a_newer_version_are_not_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

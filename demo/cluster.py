@@ -83,6 +83,7 @@ class Cluster:
         self.server_version = server_version
         self.runtime = runtime
         self.daemon_args = list(daemon_args)
+        self.daemon_prefix = []  # a program that runs the daemon
         self.sandbox_args = list(sandbox_args)
         self.log = log or (lambda text: None)
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="alq-", dir="/tmp"))
@@ -182,7 +183,7 @@ class Cluster:
     def start_daemon(self):
         self.write_daemon_config()
         self.spawn("aliquotd", [
-            BUILD / "src/daemon/aliquotd", "--config", self.dir / "aliquotd.yaml", "--node-name", "node-a",
+            *self.daemon_prefix, BUILD / "src/daemon/aliquotd", "--config", self.dir / "aliquotd.yaml", "--node-name", "node-a",
             "--kubeconfig", self.dir / "daemon.kubeconfig",
             "--kubelet-plugins-dir", self.dir / "kubelet/plugins",
             "--kubelet-registry-dir", self.dir / "kubelet/plugins_registry",

@@ -280,6 +280,7 @@ int sim_connect(struct sim_connection *c, enum sim_client_kind kind)
     if (rc == 0) {
         c->slot = w->slot;
         c->pid = w->pid;
+        memcpy(c->rule, w->rule, sizeof(c->rule));
         keep_visible(c, w);
     } else {
         close(c->fd);

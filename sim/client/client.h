@@ -17,6 +17,7 @@ struct sim_connection {
     struct sim_client *client;
     uint32_t slot;
     uint32_t pid; /* as simgpud sees us */
+    struct sim_kernel_rule rule[SIM_KERNEL_RULES];
     uint32_t device_count;
     struct sim_device_info device[SIM_MAX_DEVICES]; /* those this process may see, in order */
 };

@@ -333,9 +333,65 @@ static int check_distinct(const struct sim_machine *m, struct alq_err *err)
     return 0;
 }
 
+/* Microseconds, from 0 to 1,000 s; -1 when the key is not there. */
+static int get_us(json_t *object, const char *where, const char *key, double *us,
+                  struct alq_err *err)
+{
+    json_t *value = json_object_get(object, key);
+
+    *us = json_number_value(value);
+    if (!value)
+        *us = -1;
+    else if (!json_is_number(value) || *us < 0 || *us > 1e9)
+        return bad(err, where, key, "give microseconds from 0 to 1000000000");
+    return 0;
+}
+
+static int parse_rule(json_t *object, const char *where, struct sim_kernel_rule *rule,
+                      struct alq_err *err)
+{
+    static const char *const keys[] = {"name", "us", "waveUs", NULL};
+    double us, wave_us;
+    int rc;
+
+    if (!json_is_object(object))
+        return alq_err_set(err, ALQ_EINVAL, "%s: give an object with name and us or waveUs", where);
+    if ((rc = alq_json_only_keys(object, keys, where, err)) ||
+        (rc = get_text(object, where, "name", rule->name, sizeof(rule->name), err)) ||
+        (rc = get_us(object, where, "us", &us, err)) ||
+        (rc = get_us(object, where, "waveUs", &wave_us, err)))
+        return rc;
+    if (!*rule->name)
+        return bad(err, where, "name",
+                   "is missing; give a kernel's name or a pattern like \"gemm*\"");
+    if ((us < 0) == (wave_us < 0))
+        return bad(err, where, "us", "give one of us (a kernel) and waveUs (a wave of its blocks)");
+    rule->is_wave = us < 0;
+    rule->duration_ns = (uint64_t)((us < 0 ? wave_us : us) * 1000 + 0.5);
+    return 0;
+}
+
+static int parse_rules(json_t *rules, struct sim_machine *m, struct alq_err *err)
+{
+    char where[32];
+
+    if (!rules)
+        return 0;
+    if (!json_is_array(rules) || json_array_size(rules) > SIM_KERNEL_RULES)
+        return alq_err_set(err, ALQ_EINVAL, "kernels: give a list of at most %u rules",
+                           SIM_KERNEL_RULES);
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        snprintf(where, sizeof(where), "kernels[%zu]", i);
+        int rc = parse_rule(json_array_get(rules, i), where, &m->rule[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static int parse_root(json_t *root, struct sim_machine *m, struct alq_err *err)
 {
-    static const char *const keys[] = {"devices", NULL};
+    static const char *const keys[] = {"devices", "kernels", NULL};
     json_t *devices = json_object_get(root, "devices");
     int rc;
 
@@ -356,7 +412,8 @@ static int parse_root(json_t *root, struct sim_machine *m, struct alq_err *err)
         if ((rc = parse_device(json_array_get(devices, i), where, &m->device[i], err)))
             return rc;
     }
-    if ((rc = check_distinct(m, err)))
+    if ((rc = check_distinct(m, err)) ||
+        (rc = parse_rules(json_object_get(root, "kernels"), m, err)))
         return rc;
     m->profile = m->device_count ? (enum sim_profile)m->device[0].profile : SIM_PROFILE_550;
     return 0;

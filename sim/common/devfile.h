@@ -19,6 +19,7 @@ struct sim_machine {
     enum sim_profile profile; /* of all devices: a machine has one driver */
     uint32_t absent;          /* bits: places below device_count whose device was removed */
     struct sim_device_info device[SIM_MAX_DEVICES];
+    struct sim_kernel_rule rule[SIM_KERNEL_RULES];
 };
 
 /* Facts of a driver profile. Borrowed constants; profile must be one of the three. */

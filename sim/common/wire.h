@@ -14,7 +14,7 @@
 #include "common/control.h"
 #include "common/layout.h"
 
-#define SIM_WIRE_VERSION 3u
+#define SIM_WIRE_VERSION 4u
 #define SIM_MESSAGE_BYTES (160u * 1024u)
 #define SIM_COMMAND_BYTES (16u * 1024u)
 
@@ -97,13 +97,24 @@ struct sim_device_info {
 
 enum sim_profile { SIM_PROFILE_535, SIM_PROFILE_550, SIM_PROFILE_13_0, SIM_PROFILES };
 
+/* How long kernels of such names take, where their arguments do not say. */
+struct sim_kernel_rule {
+    char name[64]; /* a pattern as of fnmatch(3) */
+    uint64_t duration_ns;
+    uint32_t is_wave; /* for each wave of blocks that the device holds at once */
+    uint32_t reserved;
+};
+
+#define SIM_KERNEL_RULES 32u
+
 /* With descriptors: the control page, and for SIM_KIND_CUDA node, group, client. */
 struct sim_welcome {
     struct sim_answer answer;
     uint32_t version;
     uint32_t slot;
     uint32_t device_count;
-    uint32_t pid; /* of the client, as simgpud sees it */
+    uint32_t pid;                                  /* of the client, as simgpud sees it */
+    struct sim_kernel_rule rule[SIM_KERNEL_RULES]; /* the first that fits; up to an empty name */
     struct sim_device_info device[];
 };
 

@@ -155,6 +155,8 @@ struct launch {
     uint64_t args[4];
     uint64_t duration_ns;
     uint32_t blocks; /* of its grid: as many SMs it can use */
+    uint32_t per_sm; /* of its blocks, an SM holds at once */
+    const struct sim_kernel_rule *rule;
 };
 
 struct thread {
@@ -311,11 +313,15 @@ const struct builtin *builtin_find(const char *name);
 /* How long a kernel of that shape takes; reads what a built-in kernel needs of its arguments. */
 void launch_time(const struct device *device, const struct launch_shape *shape,
                  struct launch *launch);
+/* The device file's rule for a kernel of that name, or NULL. */
+const struct sim_kernel_rule *launch_rule(const char *name);
 CUresult launch_run(const struct launch *launch, struct CUstream_st *stream);
 void launch_compute(const struct launch *launch);
 
 /* launch_call.c */
-CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *shape);
+/* *per_sm: blocks that an SM holds at once. */
+CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *shape,
+                      uint32_t *per_sm);
 /* Checks the launch, reads its arguments and says how long it takes. */
 CUresult launch_prepare(struct CUfunc_st *function, const struct launch_shape *shape, void **params,
                         void **extra, struct launch *launch);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels that run. How long one takes comes from its name and arguments (the built-in ones) or
- * from its grid: a wave of one block per SM takes 20 us. Built-in kernels compute on the device's
- * bytes, at launch; the clock says when a program may see that.
+ * Kernels that run. How long one takes comes from its arguments (built-in ones), from the device
+ * file's rules for its name, or from grid and block: a wave of as many blocks as fit takes 20 us.
+ * Built-in kernels compute on the device's bytes, at launch; the clock says when a program may see
+ * that.
  */
 #include "cuda/memory.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 #define WAVE_NS 20000ull
@@ -76,17 +78,32 @@ const struct builtin *builtin_find(const char *name)
 
 /* Time */
 
+const struct sim_kernel_rule *launch_rule(const char *name)
+{
+    const struct sim_kernel_rule *r = driver_connection.rule;
+
+    for (uint32_t i = 0; i < SIM_KERNEL_RULES && *r[i].name; i++) {
+        if (fnmatch(r[i].name, name, 0) == 0)
+            return &r[i];
+    }
+    return NULL;
+}
+
 void launch_time(const struct device *d, const struct launch_shape *shape, struct launch *launch)
 {
-    uint64_t blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2], waves;
+    uint64_t blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2], waves, wave_ns;
 
     launch->blocks = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
     if (launch->builtin && launch->builtin->duration_ns) {
         launch->duration_ns = launch->builtin->duration_ns(launch->args);
         return;
     }
-    waves = (blocks + d->info.sms - 1) / d->info.sms;
-    launch->duration_ns = waves > UINT64_MAX / 2 / WAVE_NS ? UINT64_MAX / 2 : waves * WAVE_NS;
+    waves = (blocks - 1) / ((uint64_t)d->info.sms * launch->per_sm) + 1;
+    wave_ns = launch->rule ? launch->rule->duration_ns : WAVE_NS;
+    if (launch->rule && !launch->rule->is_wave)
+        waves = 1;
+    launch->duration_ns =
+        wave_ns && waves > SIM_DURATION_MAX_NS / wave_ns ? SIM_DURATION_MAX_NS : waves * wave_ns;
 }
 
 void launch_compute(const struct launch *launch)

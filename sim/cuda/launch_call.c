@@ -41,7 +41,7 @@ static CUresult cluster_check(const struct CUfunc_st *f, const struct launch_sha
     return blocks <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-CUresult launch_check(struct CUfunc_st *f, const struct launch_shape *s)
+CUresult launch_check(struct CUfunc_st *f, const struct launch_shape *s, uint32_t *per_sm)
 {
     uint64_t threads = (uint64_t)s->block[0] * s->block[1] * s->block[2];
     const struct device *d = f->module->context->device;
@@ -62,6 +62,7 @@ CUresult launch_check(struct CUfunc_st *f, const struct launch_shape *s)
     need = function_need(f, (uint32_t)threads, s->shared_bytes);
     blocks = sim_blocks_per_sm(&d->sm, &need);
     NEED(blocks, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    *per_sm = blocks;
     NEED(!s->is_cooperative ||
              (uint64_t)s->grid[0] * s->grid[1] * s->grid[2] <= (uint64_t)blocks * d->info.sms,
          CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
@@ -134,8 +135,9 @@ static CUresult read_args(const struct CUfunc_st *f, void **params, void **extra
 CUresult launch_prepare(struct CUfunc_st *f, const struct launch_shape *shape, void **params,
                         void **extra, struct launch *launch)
 {
-    TRY(launch_check(f, shape));
+    TRY(launch_check(f, shape, &launch->per_sm));
     launch->builtin = f->builtin;
+    launch->rule = f->rule;
     TRY(read_args(f, params, extra, launch->args));
     launch_time(f->module->context->device, shape, launch);
     f->is_loaded = true;

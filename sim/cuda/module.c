@@ -278,6 +278,7 @@ static CUresult function_make(struct CUmod_st *m, const char *name, struct CUfun
     }
     f->module = m;
     f->builtin = builtin_find(name);
+    f->rule = launch_rule(name);
     f->info = sim_image_kernel(&m->image->code, name);
     function_describe(f);
     f->magic = MAGIC_FUNCTION;

@@ -33,6 +33,7 @@ struct CUfunc_st {
     char *name;
     const struct sim_image_kernel *info; /* NULL of an opaque image */
     const struct builtin *builtin;
+    const struct sim_kernel_rule *rule; /* of the device file, or NULL */
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
     CUfunc_cache cache;
     CUsharedconfig shared_config;

@@ -270,6 +270,7 @@ static int on_hello(struct sim_server *s, struct sim_client_entry *c, struct sim
     w->answer.header = (struct sim_header){SIM_HELLO, (uint32_t)bytes};
     w->version = SIM_WIRE_VERSION;
     w->pid = (uint32_t)c->pid;
+    memcpy(w->rule, s->machine.rule, sizeof(w->rule));
     if (hello->version != SIM_WIRE_VERSION) {
         w->answer.status = SIM_BAD_VERSION;
         return sim_reply(c->fd, w, sizeof(*w), NULL, 0);

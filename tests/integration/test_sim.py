@@ -30,10 +30,10 @@ WIRE = int(re.search(r"SIM_WIRE_VERSION (\d+)u", (REPO / "sim/common/wire.h").re
 class Machine:
     """One simgpud with its run directory and driver root."""
 
-    def __init__(self, devices):
+    def __init__(self, devices, **more):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="sim", dir="/tmp"))
         self.config = self.dir / "machine.json"
-        self.config.write_text(json.dumps({"devices": devices}), encoding="utf-8")
+        self.config.write_text(json.dumps({"devices": devices, **more}), encoding="utf-8")
         self.socket = self.dir / "simgpud.sock"
         self.root = self.dir / "root"
         self.daemon = None

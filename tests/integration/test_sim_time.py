@@ -116,6 +116,31 @@ print(json.dumps(seen))
         self.assertLessEqual(changes, 4)  # a new value comes at the end of a period, some 0.4 s have three
 
 
+class Durations(TimeTest):
+    def test_arguments_then_rules_by_name_then_grid_and_block_say_how_long(self):
+        machine = Machine(self.devices, kernels=[{"name": "gemm_*", "us": 700}, {"name": "wave", "waveUs": 5.5}, {"name": "busy_us", "us": 9}])
+        self.addCleanup(machine.close)
+        got = machine.python(BUSY + """
+names = ('gemm_f16', 'wave', 'other')
+ptx = '.version 8.0\\n' + ''.join(f'.entry {n}() {{ ret; }}\\n' for n in names)
+check(cu.cuModuleLoadData(C.byref(m), ptx.encode()))
+a, b, ms, s = event(), event(), C.c_float(), C.c_void_p()
+check(cu.cuStreamCreate(C.byref(s), 1))
+def time_of(run):
+    # Behind a kernel, so that no gap between the calls counts.
+    check(launch(20000, s)); check(cu.cuEventRecord(a, s)); check(run()); check(cu.cuEventRecord(b, s))
+    check(cu.cuEventSynchronize(b)); check(cu.cuEventElapsedTime(C.byref(ms), a, b)); return round(ms.value * 1000, 1)
+def plain(name, grid, block):
+    k = C.c_void_p(); check(cu.cuModuleGetFunction(C.byref(k), m, name.encode()))
+    return lambda: cu.cuLaunchKernel(k, grid, 1, 1, block, 1, 1, 0, s, None, None)
+sms = 40
+print(json.dumps([time_of(lambda: launch(1234, s)), time_of(plain('gemm_f16', 9999, 256)), time_of(plain('wave', 3 * sms, 1024)),
+                  time_of(plain('other', sms, 1024)), time_of(plain('other', 4 * sms + 1, 256)), time_of(plain('other', 4 * sms, 256))]))
+""")
+        # An SM of a T4 holds 1,024 threads: one block of 1,024, or four of 256.
+        self.assertEqual(got, [1234.0, 700.0, 16.5, 20.0, 40.0, 20.0])
+
+
 class Deaths(TimeTest):
     def test_clients_killed_in_any_call_disturb_nobody(self):
         code = "ready()\nwhile True:\n    check(launch(5)); check(cu.cuEventQuery(e) * 0); check(cu.cuEventRecord(e, None))"

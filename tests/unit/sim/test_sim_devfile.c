@@ -126,6 +126,45 @@ static void a_machine_without_devices_is_one(void **state)
     assert_int_not_equal(parse(""), 0);
 }
 
+static void kernel_rules_are_read_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("{\"devices\":[],\"kernels\":[{\"name\":\"gemm*\",\"us\":250},"
+                           "{\"name\":\"*\",\"waveUs\":12.5}]}"),
+                     0);
+    assert_string_equal(machine.rule[0].name, "gemm*");
+    assert_int_equal(machine.rule[0].duration_ns, 250000);
+    assert_false(machine.rule[0].is_wave);
+    assert_int_equal(machine.rule[1].duration_ns, 12500);
+    assert_true(machine.rule[1].is_wave);
+    assert_string_equal(machine.rule[2].name, "");
+}
+
+static void mistakes_in_kernel_rules_are_named(void **state)
+{
+    static const struct {
+        const char *rule, *says;
+    } rows[] = {
+        {"7", "kernels[0]"},
+        {"{\"us\":1}", "kernels[0].name"},
+        {"{\"name\":\"a\"}", "kernels[0].us"},
+        {"{\"name\":\"a\",\"us\":1,\"waveUs\":1}", "kernels[0].us"},
+        {"{\"name\":\"a\",\"us\":-1}", "kernels[0].us"},
+        {"{\"name\":\"a\",\"waveUs\":\"1\"}", "kernels[0].waveUs"},
+        {"{\"name\":\"a\",\"ms\":1}", "\"ms\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "{\"devices\":[],\"kernels\":[%s]}", rows[i].rule);
+        assert_int_not_equal(parse(text), 0);
+        if (!strstr(err.text, rows[i].says) || !strstr(err.text, "m.json"))
+            fail_msg("%s: %s", text, err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +173,8 @@ int main(void)
         cmocka_unit_test(mistakes_are_named_with_file_and_key),
         cmocka_unit_test(devices_that_share_a_name_are_refused),
         cmocka_unit_test(a_machine_without_devices_is_one),
+        cmocka_unit_test(kernel_rules_are_read_in_order),
+        cmocka_unit_test(mistakes_in_kernel_rules_are_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

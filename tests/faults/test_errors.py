@@ -7,9 +7,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import test_crash  # noqa: E402
-from test_crash import setUpModule  # noqa: E402,F401
 
 TIMEOUT_S = 3600
+setUpModule = test_crash.setUpModule
 
 
 class Errors(test_crash.Runs):

@@ -709,6 +709,79 @@ static void install_where_nothing_can_be_written_says_so(void **state)
     w->cfg.library = NULL;
 }
 
+/* A file in a directory of the world. */
+static void put_text(const struct world *w, const char *dir, const char *name, const char *text)
+{
+    alq_auto_free char *parent = strdup(at(w, dir));
+    alq_auto_free char *path = alq_str_printf("%s/%s", parent, name);
+    assert_int_equal(alq_file_mkdirs(parent, 0755, NULL), 0);
+    assert_int_equal(alq_file_write_atomic(path, text, strlen(text), 0644, 0, NULL), 0);
+}
+
+static int is_installed(const struct world *w, const char *name)
+{
+    alq_auto_free char *path = alq_str_printf("%s/%s", w->cfg.host_lib_dir, name);
+    return !access(path, F_OK);
+}
+
+#define OLD "libvgpu-0123456789abcdef0123456789abcdef.so"
+#define OTHER "ld.so.preload-fedcba9876543210fedcba9876543210"
+#define NOT_OURS "libvgpu-0123.so"
+
+static void sweep_removes_what_no_spec_names(void **state)
+{
+    struct world *w = *state;
+    struct alq_library library;
+    put_library(w, "build", "libvgpu.so", "libvgpu.so");
+    w->cfg.library = at(w, "build/libvgpu.so");
+    assert_int_equal(alq_library_install(&w->cfg, &library, NULL), 0);
+    put_text(w, "host-lib", OLD, "old");
+    put_text(w, "host-lib", OTHER, "old");
+    put_text(w, "host-lib", NOT_OURS, "old");
+    free(w->cfg.cdi_dir);
+    w->cfg.cdi_dir = strdup(at(w, "cdi"));
+    put_text(w, "cdi", "another-vendor.json", "{\"hostPath\":\"/x/" OLD "\"}");
+    assert_int_equal(alq_library_sweep(&w->cfg, &library, 0, NULL), 1);
+    assert_true(is_installed(w, OLD));
+    assert_false(is_installed(w, OTHER));
+    assert_true(is_installed(w, NOT_OURS));
+    assert_int_equal(access(library.library_path, F_OK), 0);
+    assert_int_equal(access(library.preload_path, F_OK), 0);
+    /* Its bytes are not what its name says: nobody can be served with it. */
+    assert_int_equal(alq_library_sweep(&w->cfg, &library, 1, NULL), 0);
+    assert_false(is_installed(w, OLD));
+    w->cfg.library = NULL;
+}
+
+static void sweep_that_cannot_read_the_specs_removes_nothing(void **state)
+{
+    struct world *w = *state;
+    const struct alq_library library = {0};
+    struct alq_err err = ALQ_ERR_INIT;
+    put_text(w, "host-lib", OLD, "old");
+    free(w->cfg.cdi_dir);
+    w->cfg.cdi_dir = strdup(at(w, "host-lib/" OLD)); /* no directory */
+    assert_true(alq_library_sweep(&w->cfg, &library, 0, &err) < 0);
+    assert_true(is_installed(w, OLD));
+}
+
+static void library_of_spec_is_the_one_it_names_if_installed(void **state)
+{
+    struct world *w = *state;
+    struct alq_library library = {.library_path = "untouched"};
+    char spec[1024];
+    snprintf(spec, sizeof(spec), "{\"a\":\"%s/" OLD "\",\"b\":\"%s/" OTHER "\"}",
+             w->cfg.host_lib_dir, w->cfg.host_lib_dir);
+    put_text(w, "host-lib", OLD, "old");
+    assert_false(alq_library_of_spec(&w->cfg, spec, &library));
+    assert_string_equal(library.library_path, "untouched");
+    put_text(w, "host-lib", OTHER, "old");
+    assert_true(alq_library_of_spec(&w->cfg, spec, &library));
+    assert_non_null(strstr(library.library_path, "/" OLD));
+    assert_non_null(strstr(library.preload_path, "/" OTHER));
+    assert_false(alq_library_of_spec(&w->cfg, "{}", &library));
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -733,6 +806,9 @@ int main(void)
         cmocka_unit_test(lowest_version_follows_the_content),
         ROW(install_names_by_content_and_never_writes_over),
         ROW(install_without_a_library_is_empty),
+        ROW(sweep_removes_what_no_spec_names),
+        ROW(sweep_that_cannot_read_the_specs_removes_nothing),
+        ROW(library_of_spec_is_the_one_it_names_if_installed),
         ROW(install_of_what_is_no_library_names_it),
         ROW(install_on_a_noexec_mount_names_the_flag),
         ROW(install_where_nothing_can_be_written_says_so),

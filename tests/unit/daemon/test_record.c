@@ -216,6 +216,16 @@ static void store_sets_bad_records_aside_and_loads_the_rest(void **state)
     dir->loaded = 0;
     assert_int_equal(alq_store_load(store, count_record, dir, NULL), 0);
     assert_int_equal(dir->loaded, 1);
+    assert_true(alq_store_is_set_aside(store, "torn"));
+    assert_false(alq_store_is_set_aside(store, UID));
+    alq_store_forget_aside(store, "torn");
+    alq_store_forget_aside(store, "dir");
+    alq_store_forget_aside(store, "nobody");
+    assert_false(exists(dir, "torn.record.bad"));
+    assert_false(exists(dir, "torn.record.bad.1"));
+    assert_false(exists(dir, "dir.record.bad"));
+    assert_false(alq_store_is_set_aside(store, "torn"));
+    assert_true(alq_store_is_set_aside(store, "future"));
     assert_int_equal(alq_store_remove(store, UID, NULL), 0);
     assert_int_equal(alq_store_remove(store, UID, NULL), 0);
     assert_false(exists(dir, UID ".record"));

@@ -233,7 +233,7 @@ static int say_hello(struct sim_connection *c, enum sim_client_kind kind, struct
     snprintf(hello.group, sizeof(hello.group), "%s", group ? group : "");
     if ((rc = send_request(c->fd, &hello, sizeof(hello))) != 0 ||
         (rc = receive(c->fd, w, SIM_MESSAGE_BYTES, fds)) < 0)
-        return rc;
+        return rc == -EPIPE || rc == -ECONNRESET ? -EBUSY : rc; /* taken, and dropped at once */
     if (rc < (int)sizeof(*w) || w->version != SIM_WIRE_VERSION)
         rc = -EPROTO;
     else if (w->answer.status == SIM_NO_SLOT)

@@ -27,7 +27,7 @@ struct sim_connection {
  * whose node is there, when the simulated driver's nodes are (<dir>/nvidiactl is a null device; dir
  * is SIMGPU_DEV_DIR or /dev): a container sees the devices that were given to it. Without such
  * nodes all devices are seen. 0, or a negative errno: -ENOENT and -ECONNREFUSED mean that no
- * simgpud runs, -EPROTO that it speaks another version, -EBUSY that it is full.
+ * simgpud runs, -EPROTO that it speaks another version, -EBUSY that it can take no more clients.
  */
 int sim_connect(struct sim_connection *connection, enum sim_client_kind kind);
 

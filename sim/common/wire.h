@@ -50,7 +50,7 @@ enum sim_status {
     SIM_OK = 0,
     SIM_BAD_REQUEST,
     SIM_BAD_VERSION,
-    SIM_NO_SLOT,   /* SIM_MAX_SLOTS - 1 clients are connected */
+    SIM_NO_SLOT,   /* as many clients are connected as there can be */
     SIM_NO_MEMORY, /* the machine, not the device */
     SIM_NO_DEVICE,
     SIM_NO_OBJECT, /* no such object, or its maker has let go of it */

@@ -82,6 +82,8 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 1;
     }
+    /* Memory that a limit on files refuses is an answer to a client, not the end of simgpud. */
+    signal(SIGXFSZ, SIG_IGN);
     /* A descriptor per client. */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

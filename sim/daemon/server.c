@@ -28,6 +28,7 @@
 
 #define ALQ_LOG_MODULE "simgpud"
 #define EVENTS_MAX 64
+#define GROUPS_MAX 1024 /* beyond them the oldest one without clients is forgotten */
 
 uint64_t sim_now_ns(void)
 {
@@ -71,33 +72,58 @@ static struct sim_ledger ledger_of(const struct sim_server *s, const struct sim_
 
 /* Groups */
 
+static void group_free(struct sim_group_entry *g)
+{
+    munmap(g->map, sizeof(*g->map));
+    close(g->fd);
+    free(g);
+}
+
+/* The oldest group without clients; false when there is none. */
+static bool group_evict(struct sim_server *s)
+{
+    struct sim_group_entry **oldest = NULL, *g;
+
+    for (struct sim_group_entry **at = &s->groups; *at; at = &(*at)->next) {
+        if (!(*at)->clients)
+            oldest = at;
+    }
+    if (!oldest)
+        return false;
+    g = *oldest;
+    *oldest = g->next;
+    group_free(g);
+    return true;
+}
+
 static struct sim_group_entry *group_get(struct sim_server *s, const char *name)
 {
     struct sim_group_entry *g;
+    uint32_t count = 0;
 
-    for (g = s->groups; g; g = g->next) {
+    for (g = s->groups; g; g = g->next, count++) {
         if (strcmp(g->name, name) == 0)
             return g;
     }
+    if (count >= GROUPS_MAX)
+        (void)group_evict(s);
     g = calloc(1, sizeof(*g));
     if (!g)
         return NULL;
-    g->fd = sim_shared_memory("simgpu-group", sizeof(*g->map), (void **)&g->map);
+    do
+        g->fd = sim_shared_memory("simgpu-group", sizeof(*g->map), (void **)&g->map);
+    while (g->fd < 0 && errno == EMFILE && group_evict(s));
     if (g->fd < 0) {
+        int saved = errno;
+
         free(g);
+        errno = saved;
         return NULL;
     }
     snprintf(g->name, sizeof(g->name), "%s", name);
     g->next = s->groups;
     s->groups = g;
     return g;
-}
-
-static void group_free(struct sim_group_entry *g)
-{
-    munmap(g->map, sizeof(*g->map));
-    close(g->fd);
-    free(g);
 }
 
 static void reset(struct sim_server *s)
@@ -209,6 +235,12 @@ static void client_close(struct sim_server *s, struct sim_client_entry *c)
     free(c);
 }
 
+/* Why shared memory could not be made, from errno. */
+static uint32_t lack_of_memory(void)
+{
+    return errno == EMFILE || errno == ENFILE ? SIM_NO_SLOT : SIM_NO_MEMORY;
+}
+
 /* Maps and registers a CUDA client; the descriptor of its memory, to be closed after sending. */
 static int client_attach(struct sim_server *s, struct sim_client_entry *c, const char *group,
                          uint32_t *status)
@@ -218,14 +250,17 @@ static int client_attach(struct sim_server *s, struct sim_client_entry *c, const
 
     *status = SIM_NO_MEMORY;
     c->group = group_get(s, group);
-    if (!c->group)
+    if (!c->group) {
+        *status = lack_of_memory();
         return -1;
+    }
     if (slot_take(s, &c->slot) != 0) {
         *status = SIM_NO_SLOT;
         return -1;
     }
     fd = sim_shared_memory("simgpu-client", SIM_CLIENT_BYTES, (void **)&map);
     if (fd < 0) {
+        *status = lack_of_memory();
         s->slots[c->slot / 64] &= ~(1ull << c->slot % 64);
         return -1;
     }

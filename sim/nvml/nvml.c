@@ -46,6 +46,7 @@ static nvmlReturn_t open_locked(void)
         return rc == -EPROTO   ? NVML_ERROR_LIB_RM_VERSION_MISMATCH
                : rc == -ENOMEM ? NVML_ERROR_MEMORY
                : rc == -EACCES ? NVML_ERROR_NO_PERMISSION
+               : rc == -EBUSY  ? NVML_ERROR_INSUFFICIENT_RESOURCES
                                : NVML_ERROR_DRIVER_NOT_LOADED;
     connection.control = sim_control_adopt(connection.control, connection.pid);
     for (uint32_t i = 0; i < connection.device_count; i++) {

@@ -4,7 +4,6 @@ nvidia-smi, numba and pycuda; and NVIDIA's real libcuda.so.1, which loads withou
 "make test-clients": fetch.py gets the programs; what cannot be had is skipped with the reason. Thirty seconds once fetched."""
 
 import json
-import os
 import pathlib
 import re
 import subprocess

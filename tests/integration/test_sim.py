@@ -9,8 +9,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
-import struct
 import subprocess
 import tempfile
 import time
@@ -247,17 +245,6 @@ for f in lists[1:]:
 print(json.dumps([other, table[0], one.value, room[0].pid == os.getpid(), room[0].used, room[0].name.decode(), rc, short.value, empty]))
 """)
         self.assertEqual(got, [6, 2048, 1, True, 16 * MIB, "/usr/bin/python3", 7, 1, [0, 0]])
-
-    def test_nvidias_own_tool_prints_its_tables(self):
-        tool = next((p for p in (shutil.which("nvidia-smi"), "/usr/lib/nvidia/current/nvidia-smi") if p and os.path.isfile(p)), None)
-        if not tool:
-            self.skipTest("nvidia-smi (Debian non-free) is not installed")
-        with running(self.machine.client("hold", 16 * MIB), "held"):
-            table = subprocess.run([tool], env=self.machine.env(), check=True, capture_output=True, text=True).stdout
-            query = subprocess.run([tool, "--query-gpu=memory.total,memory.used", "--format=csv,noheader"], env=self.machine.env(),
-                                   check=True, capture_output=True, text=True).stdout
-        self.assertIn("sim-client", table)
-        self.assertEqual(query.splitlines(), ["1024 MiB, 32 MiB", "2048 MiB, 0 MiB"])
 
 
 class Time(SimTest):
@@ -520,49 +507,6 @@ print(json.dumps([ml.nvmlDeviceGetUtilizationRates(h, u), cu.cuCtxCreate_v2(C.by
                     self.assertEqual(out.returncode, 1)
                     self.assertIn(wanted, out.stderr)
                     self.assertIn("m.json", out.stderr)
-
-    def test_malformed_messages_cost_only_their_sender(self):
-        machine = Machine([SMALL])
-        self.addCleanup(machine.close)
-        messages = [b"", b"x", struct.pack("<II", 1, 8), struct.pack("<II", 1, 999), struct.pack("<II", 2, 24) + b"\xff" * 16,
-                    struct.pack("<II", 5, 8), b"\0" * 4096, os.urandom(144), struct.pack("<IIII", 1, 144, 7, 1) + b"a" * 128,
-                    struct.pack("<IIII", 1, 144, WIRE, 9) + b"a" * 128]
-        with running(machine.client("hold", MIB, group="victim"), "held"):
-            for message in messages:
-                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-                    s.connect(str(machine.socket))
-                    s.settimeout(WAIT_S)
-                    s.send(message)
-                    with contextlib.suppress(ConnectionResetError):
-                        s.recv(1 << 18)
-            self.assertEqual(machine.group("victim")["bytes"], 18 * MIB)  # a granule and a context
-
-    def test_a_thousand_clients_at_once(self):
-        machine = Machine([SMALL])
-        self.addCleanup(machine.close)
-        hello = struct.pack("<IIII", 1, 144, WIRE, 1) + b"crowd".ljust(128, b"\0")
-        sockets = []
-        try:
-            for _ in range(900):
-                s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                sockets.append(s)
-                s.settimeout(WAIT_S)
-                s.connect(str(machine.socket))
-                s.send(hello)
-                answer, fds, _, _ = socket.recv_fds(s, 1 << 18, 4)
-                for fd in fds:
-                    os.close(fd)
-                self.assertEqual((struct.unpack_from("<I", answer, 8)[0], len(fds)), (0, 4))
-        except OSError as e:
-            if not sockets or len(sockets) < 500:
-                raise
-            self.skipTest(f"this process may not open that many files: {e}")
-        finally:
-            count = len(json.loads(machine.ctl("list"))["clients"]) if len(sockets) > 1 else 0
-            for s in sockets:
-                s.close()
-        self.assertEqual(count, 901)
-        until(lambda: len(json.loads(machine.ctl("list"))["clients"]) == 1, "clients outlive their sockets")
 
 
 if __name__ == "__main__":

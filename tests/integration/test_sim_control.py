@@ -201,6 +201,17 @@ print(json.dumps([rows, nv, n.value, ev, alloc(1)]))""")
         self.ctl("recover", 0)
         self.assertEqual(self.run_code(fresh), 2)
 
+    def test_a_thread_that_waits_on_a_lost_device_comes_back(self):
+        got = self.run_code("""
+import threading, time
+m, f = C.c_void_p(), C.c_void_p(); context(); rows = []
+check(cu.cuModuleLoadData(C.byref(m), b'.version 8.0\\n.entry busy_us(.param .u64 us) { ret; }')); check(cu.cuModuleGetFunction(C.byref(f), m, b'busy_us'))
+us = C.c_ulonglong(300 * 1000000); args = (C.c_void_p * 1)(C.addressof(us)); check(cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, None, args, None))
+def wait():
+    check(cu.cuCtxSetCurrent(ctx)); rows.append(cu.cuCtxSynchronize())
+t = threading.Thread(target=wait, daemon=True); t.start(); time.sleep(0.1); ctl('lose', 0); t.join(10); print(json.dumps(rows), flush=True); os._exit(0)""")
+        self.assertEqual(got, [999])
+
     def test_a_removed_device_is_gone_for_newcomers_and_its_place_is_used_again(self):
         with running(self.machine.client("hold", MIB), "held"):
             self.ctl("remove", 0)

@@ -501,6 +501,20 @@ static int on_message(struct sim_server *s, struct sim_client_entry *c, void *me
     return -1;
 }
 
+/* The first that came; what alignment leaves room for beyond it is closed, and the kernel drops the
+ * rest. */
+static int first_descriptor(const struct cmsghdr *h)
+{
+    int fds[2];
+    size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+    static_assert(CMSG_SPACE(sizeof(int)) - CMSG_LEN(0) <= sizeof(fds), "room");
+    memcpy(fds, CMSG_DATA(h), count * sizeof(int));
+    while (count > 1)
+        close(fds[--count]);
+    return count ? fds[0] : -1;
+}
+
 static void on_readable(struct sim_server *s, struct sim_client_entry *c)
 {
     union {
@@ -509,7 +523,6 @@ static void on_readable(struct sim_server *s, struct sim_client_entry *c)
         char command[SIM_COMMAND_BYTES];
         struct sim_ask_object object;
     } message;
-    /* Room for one descriptor: the kernel drops what else a client may send. */
     union {
         char space[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -526,9 +539,8 @@ static void on_readable(struct sim_server *s, struct sim_client_entry *c)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS &&
-        h->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+    if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS)
+        fd = first_descriptor(h);
     if (n <= 0 || (m.msg_flags & MSG_TRUNC) || on_message(s, c, &message, (size_t)n, fd) != 0)
         client_close(s, c);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "cuda/callback.h"
 #include "cuda/host.h"
 
 #define PAGE_BYTES 4096ull
@@ -79,6 +80,44 @@ void copy_run(const struct copy *copy)
     pthread_rwlock_unlock(&memory_bytes_lock);
 }
 
+static void run(void *what)
+{
+    copy_run(what);
+}
+
+static bool is_pageable(uint64_t address)
+{
+    struct host_range range;
+
+    return !memory_device(address) && !host_find(address, &range);
+}
+
+/* Host memory that is not page-locked is the program's again when the call returns. */
+static bool is_of_the_call(const struct copy *copy)
+{
+    const CUDA_MEMCPY3D *p = copy->shape;
+
+    if (copy->kind != COPY_HOST)
+        return false;
+    if (!p)
+        return is_pageable(copy->to_address) || is_pageable(copy->from_address);
+    return (p->srcMemoryType == CU_MEMORYTYPE_HOST && is_pageable((uintptr_t)p->srcHost)) ||
+           (p->dstMemoryType == CU_MEMORYTYPE_HOST && is_pageable((uintptr_t)p->dstHost)) ||
+           (p->srcMemoryType == CU_MEMORYTYPE_UNIFIED && is_pageable(p->srcDevice)) ||
+           (p->dstMemoryType == CU_MEMORYTYPE_UNIFIED && is_pageable(p->dstDevice));
+}
+
+/* Moves the bytes: now, or behind what the host has still to do. */
+static CUresult move(struct CUstream_st *s, const struct copy *copy)
+{
+    if (!is_of_the_call(copy))
+        return effect_push(s, run, copy, sizeof(*copy));
+    if (effect_is_due())
+        TRY(stream_wait(s));
+    copy_run(copy);
+    return CUDA_SUCCESS;
+}
+
 /* Gives the copy to a stream; a synchronous one is waited for. */
 CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async)
 {
@@ -91,7 +130,7 @@ CUresult copy_submit(const struct copy *copy, CUstream stream, bool is_async)
         return is_async ? capture_copy(s, copy) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    copy_run(copy);
+    TRY(move(s, copy));
     if (copy->kind != COPY_HOST)
         return stream_fill(s, copy_duration_ns(copy));
     TRY(stream_copy(s, copy_duration_ns(copy)));
@@ -113,7 +152,7 @@ enum where { HOST, DEVICE, ANY };
 static CUresult linear(uint64_t to, enum where to_place, uint64_t from, enum where from_place,
                        size_t bytes, CUstream stream, bool is_async)
 {
-    struct copy copy = {.width = bytes, .rows = 1};
+    struct copy copy = {.width = bytes, .rows = 1, .to_address = to, .from_address = from};
     bool to_device, from_device;
     void *source;
 
@@ -198,6 +237,7 @@ static CUresult fill(CUdeviceptr to, size_t pitch, uint64_t value, unsigned int 
                      size_t width, size_t rows, CUstream stream, bool is_async)
 {
     struct copy copy = {.kind = COPY_FILL,
+                        .to_address = to,
                         .width = width * element,
                         .rows = rows,
                         .to_pitch = pitch,

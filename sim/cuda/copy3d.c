@@ -110,6 +110,7 @@ static CUresult shaped(const CUDA_MEMCPY3D *p, CUstream stream, bool is_async)
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     NEED(p, CUDA_ERROR_INVALID_VALUE);
     TRY(copy_describe(p, &copy));
+    copy.shape = p;
     return copy.rows ? copy_submit(&copy, stream, is_async) : CUDA_SUCCESS;
 }
 

@@ -69,7 +69,7 @@ struct device {
     struct CUmemPoolHandle_st *pool_current;      /* NULL: the default one */
 };
 
-struct capture; /* graph.c */
+struct capture; /* capture.c */
 
 struct CUstream_st {
     uint32_t magic;
@@ -140,6 +140,7 @@ struct builtin {
     uint32_t param_bytes[4]; /* of a module that does not say */
     uint64_t (*duration_ns)(const uint64_t *args);
     void (*run)(const uint64_t *args);
+    bool (*is_over)(void *args); /* of a kernel that runs until the host says so */
 };
 
 /* What a launch asks for besides its arguments. */
@@ -163,6 +164,7 @@ struct thread {
     struct CUctx_st *stack[STACK_MAX];
     int depth;
     CUstreamCaptureMode capture_mode;
+    bool is_callback; /* in a host function, which may not use CUDA */
     struct CUstream_st *per_thread[SIM_MAX_DEVICES]; /* last used; checked against the context */
 };
 
@@ -198,6 +200,8 @@ static inline CUresult current(struct CUctx_st **context)
 
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (t->is_callback)
+        return CUDA_ERROR_NOT_PERMITTED;
     if (!t->depth || !t->stack[t->depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
     *context = t->stack[t->depth - 1];
@@ -274,6 +278,8 @@ CUresult stream_kernel(struct CUstream_st *stream, uint64_t duration_ns, uint32_
 CUresult stream_fill(struct CUstream_st *stream, uint64_t duration_ns);
 /* A copy between host and device: a copy engine. */
 CUresult stream_copy(struct CUstream_st *stream, uint64_t duration_ns);
+/* Nothing, but an operation with a number. */
+CUresult stream_mark(struct CUstream_st *stream);
 /* What follows waits for operation `number` of the stream with that index, of any device. */
 CUresult stream_depend(struct CUstream_st *stream, uint32_t index, uint64_t number);
 /*
@@ -316,7 +322,6 @@ void launch_time(const struct device *device, const struct launch_shape *shape,
 /* The device file's rule for a kernel of that name, or NULL. */
 const struct sim_kernel_rule *launch_rule(const char *name);
 CUresult launch_run(const struct launch *launch, struct CUstream_st *stream);
-void launch_compute(const struct launch *launch);
 
 /* launch_call.c */
 /* *per_sm: blocks that an SM holds at once. */
@@ -326,7 +331,7 @@ CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *sha
 CUresult launch_prepare(struct CUfunc_st *function, const struct launch_shape *shape, void **params,
                         void **extra, struct launch *launch);
 
-/* graph.c */
+/* A copy or fill, ready to run. */
 enum copy_kind { COPY_HOST, COPY_DEVICE, COPY_FILL };
 struct copy {
     enum copy_kind kind;
@@ -335,18 +340,37 @@ struct copy {
     size_t width, rows, to_pitch, from_pitch;
     size_t slices, to_slice, from_slice; /* slices 0: one */
     bool is_host;                        /* a fill of page-locked memory */
+    CUdeviceptr to_address,
+        from_address;           /* of a copy of one row, or a fill, as the program has it */
+    const CUDA_MEMCPY3D *shape; /* of any other; the caller's */
     uint64_t value;
     unsigned int element;
 };
-/* Add to the capture of a stream that captures. */
+
+/* capture.c: what calls on a capturing stream do instead, adding a node to its capture. Each gives
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED when that has been spoilt. */
 CUresult capture_launch(struct CUstream_st *stream, struct CUfunc_st *function,
-                        const struct launch *launch);
+                        const struct launch_shape *shape, void **params, void **extra);
 CUresult capture_copy(struct CUstream_st *stream, const struct copy *copy);
+CUresult capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
+CUresult capture_memops(struct CUstream_st *stream, unsigned int count,
+                        const CUstreamBatchMemOpParams *ops);
+CUresult capture_alloc(struct CUstream_st *stream, const CUmemPoolProps *props, size_t bytes,
+                       CUdeviceptr *address);
+CUresult capture_free(struct CUstream_st *stream, CUdeviceptr address);
+
+/* graph_memory.c: memory of allocation nodes, which the program may free as other memory; it stays
+ * the graph's for the next launch. */
+bool graph_memory_has(CUdeviceptr address);
+CUresult graph_memory_end(CUdeviceptr address);
+
 /* CUDA_SUCCESS, or the error of a call that may not be made while this thread could see a capture.
  */
 CUresult capture_unsafe(void);
-CUresult capture_event_record(struct CUstream_st *stream, struct CUevent_st *event);
-CUresult capture_event_wait(struct CUstream_st *stream, struct CUevent_st *event);
+/* is_external: the event is recorded, or waited for, whenever the graph runs. */
+CUresult capture_event_record(struct CUstream_st *stream, struct CUevent_st *event,
+                              bool is_external);
+CUresult capture_event_wait(struct CUstream_st *stream, struct CUevent_st *event, bool is_external);
 /* Ends the capture in an error, as a forbidden call on the stream does. */
 void capture_invalidate(struct CUstream_st *stream);
 /* The stream goes: a capture that began on it ends without a graph. */

@@ -120,7 +120,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
     NEED(!(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
     NEED(event->context->device == s->context->device, CUDA_ERROR_INVALID_HANDLE);
     if (atomic_load_explicit(&s->capture, memory_order_relaxed))
-        return capture_event_record(s, event);
+        return capture_event_record(s, event, flags & CU_EVENT_RECORD_EXTERNAL);
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     atomic_store_explicit(&event->capture, NULL, memory_order_relaxed);

@@ -5,6 +5,8 @@
  * Built-in kernels compute on the device's bytes, at launch; the clock says when a program may see
  * that.
  */
+#include "cuda/callback.h"
+#include "cuda/host.h"
 #include "cuda/memory.h"
 
 #include <fnmatch.h>
@@ -60,11 +62,26 @@ static void fill(const uint64_t *args)
         to[i] = (uint32_t)args[1];
 }
 
+/* spin_until(uint32_t *flag): until it is not 0, or its memory is gone */
+static bool is_set(void *args)
+{
+    const uint64_t address = *(const uint64_t *)args;
+    struct host_range range;
+    const uint32_t *flag = NULL;
+
+    if (memory_device(address))
+        flag = memory_host(address, sizeof(*flag), false);
+    else if (host_find(address, &range) && address - range.base + sizeof(*flag) <= range.bytes)
+        flag = (const uint32_t *)(uintptr_t)address;
+    return !flag || __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
 static const struct builtin builtins[] = {
-    {"busy_us", {8}, busy_us_duration, NULL},
-    {"vector_add", {8, 8, 8, 8}, NULL, vector_add},
-    {"saxpy", {8, 4, 8, 8}, NULL, saxpy},
-    {"fill", {8, 4, 8}, NULL, fill},
+    {"busy_us", {8}, busy_us_duration, NULL, NULL},
+    {"vector_add", {8, 8, 8, 8}, NULL, vector_add, NULL},
+    {"saxpy", {8, 4, 8, 8}, NULL, saxpy, NULL},
+    {"fill", {8, 4, 8}, NULL, fill, NULL},
+    {"spin_until", {8}, NULL, NULL, is_set},
 };
 
 const struct builtin *builtin_find(const char *name)
@@ -106,10 +123,10 @@ void launch_time(const struct device *d, const struct launch_shape *shape, struc
         wave_ns && waves > SIM_DURATION_MAX_NS / wave_ns ? SIM_DURATION_MAX_NS : waves * wave_ns;
 }
 
-void launch_compute(const struct launch *launch)
+static void compute(void *what)
 {
-    if (!launch->builtin || !launch->builtin->run)
-        return;
+    const struct launch *launch = what;
+
     pthread_rwlock_rdlock(&memory_bytes_lock);
     launch->builtin->run(launch->args);
     pthread_rwlock_unlock(&memory_bytes_lock);
@@ -117,6 +134,10 @@ void launch_compute(const struct launch *launch)
 
 CUresult launch_run(const struct launch *launch, struct CUstream_st *stream)
 {
-    launch_compute(launch);
+    if (launch->builtin && launch->builtin->is_over)
+        return spin_push(stream, launch->blocks, launch->builtin->is_over, launch->args,
+                         sizeof(launch->args));
+    if (launch->builtin && launch->builtin->run)
+        TRY(effect_push(stream, compute, launch, sizeof(*launch)));
     return stream_kernel(stream, launch->duration_ns, launch->blocks);
 }

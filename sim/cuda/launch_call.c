@@ -132,6 +132,34 @@ static CUresult read_args(const struct CUfunc_st *f, void **params, void **extra
     return CUDA_SUCCESS;
 }
 
+CUresult launch_copy_args(const struct CUfunc_st *f, void **params, void **extra, void ***copy)
+{
+    struct sim_param p = {0, 0};
+    const char *buffer;
+    size_t buffer_bytes, bytes = 0;
+    uint32_t count = 0;
+    char *to;
+
+    *copy = NULL;
+    TRY(extra_buffer(extra, &buffer, &buffer_bytes));
+    while (param_of(f, count, p.offset + p.bytes, &p)) {
+        bytes += (p.bytes + 15u) / 16 * 16;
+        count++;
+    }
+    if (!count)
+        return CUDA_SUCCESS;
+    *copy = malloc((count + 1) / 2 * 2 * sizeof(void *) + bytes);
+    NEED(*copy, CUDA_ERROR_OUT_OF_MEMORY);
+    to = (char *)(*copy + (count + 1) / 2 * 2);
+    p = (struct sim_param){0, 0};
+    for (uint32_t i = 0; param_of(f, i, p.offset + p.bytes, &p); i++) {
+        memcpy(to, params ? params[i] : buffer + p.offset, p.bytes);
+        (*copy)[i] = to;
+        to += (p.bytes + 15u) / 16 * 16;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult launch_prepare(struct CUfunc_st *f, const struct launch_shape *shape, void **params,
                         void **extra, struct launch *launch)
 {
@@ -160,7 +188,7 @@ static CUresult launch(CUfunction function, const struct launch_shape *shape, CU
     NEED(s->context->root == f->module->context, CUDA_ERROR_INVALID_HANDLE);
     TRY(launch_prepare(f, shape, params, extra, &l));
     if (atomic_load_explicit(&s->capture, memory_order_relaxed))
-        return capture_launch(s, f, &l);
+        return capture_launch(s, f, shape, params, extra);
     if (s->is_legacy && capture_implicit(c))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     return launch_run(&l, s);

@@ -407,7 +407,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return CUDA_SUCCESS;
     /* As on a card, memory is not taken away under running kernels. */
     TRY(context_wait(c));
-    return memory_free(address);
+    return graph_memory_has(address) ? graph_memory_end(address) : memory_free(address);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -119,6 +119,10 @@ CUresult attribute_set(int *attributes, const struct device *device, CUfunction_
                        int value);
 
 /* launch_call.c */
+/* The arguments of a launch that launch_prepare took, as pointers to copies: one block, the
+ * caller's to free; NULL when nobody says how many there are, or none is. */
+CUresult launch_copy_args(const struct CUfunc_st *function, void **params, void **extra,
+                          void ***copy);
 struct sim_kernel_need function_need(const struct CUfunc_st *function, uint32_t threads,
                                      uint64_t dynamic_bytes);
 

@@ -242,7 +242,8 @@ static CUresult alloc(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUs
         TRY(current_pool(c->device, &pool));
     TRY(pool_check(pool));
     NEED(!pool->is_imported, CUDA_ERROR_INVALID_VALUE);
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (atomic_load(&s->capture))
+        return capture_alloc(s, &pool->props, bytes, address);
     return pool_take(pool, bytes, s, address);
 }
 
@@ -267,7 +268,10 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     TRY(current(&c));
     TRY(stream_get(stream, c, &s));
     NEED(address, CUDA_ERROR_INVALID_VALUE);
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (atomic_load(&s->capture))
+        return capture_free(s, address);
+    if (graph_memory_has(address))
+        return graph_memory_end(address);
     memory_find(address, &place);
     if (place.kind == PLACE_POOL)
         return pool_give(address, s);

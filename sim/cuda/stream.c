@@ -120,6 +120,11 @@ CUresult stream_copy(struct CUstream_st *s, uint64_t duration_ns)
     return push(s, (struct sim_op){.kind = SIM_OP_COPY, .value = bounded(duration_ns)}, NULL);
 }
 
+CUresult stream_mark(struct CUstream_st *s)
+{
+    return push(s, (struct sim_op){.kind = SIM_OP_MARK}, NULL);
+}
+
 CUresult stream_depend(struct CUstream_st *s, uint32_t index, uint64_t number)
 {
     if (queue_is_done(index, number))
@@ -369,7 +374,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
     NEED(event && event->magic == MAGIC_EVENT, CUDA_ERROR_INVALID_HANDLE);
     NEED(!(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
     if (atomic_load(&s->capture) || atomic_load(&event->capture))
-        return capture_event_wait(s, event);
+        return capture_event_wait(s, event, flags & CU_EVENT_WAIT_EXTERNAL);
     if (!atomic_load_explicit(&event->record, memory_order_acquire))
         return CUDA_SUCCESS;
     return stream_depend(s, atomic_load_explicit(&event->stream, memory_order_relaxed),

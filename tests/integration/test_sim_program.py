@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contexts, code, functions and launches of the simulated driver: calls and errors as documented, images of every form and any
+"""Contexts, code, functions, launches and graphs of the simulated driver: calls and errors as documented, images of every form and any
 malformed one, and everything given back at the end. Takes about 10 s."""
 
 import os
@@ -25,8 +25,8 @@ class ProgramTest(SimTest):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="sim", dir="/tmp"))
         self.addCleanup(shutil.rmtree, self.dir)
 
-    def run_group(self, *args):
-        out = subprocess.run([SIM / "sim-program", *args], env=self.machine.env(SIMGPU_GROUP=args[0]), capture_output=True, text=True,
+    def run_group(self, *args, program="sim-program"):
+        out = subprocess.run([SIM / program, *args], env=self.machine.env(SIMGPU_GROUP=args[0]), capture_output=True, text=True,
                              timeout=60)
         self.assertRegex(out.stdout, r"\Aok [1-9]\d*\n\Z", out.stderr)
         self.assertEqual(out.returncode, 0)
@@ -40,6 +40,15 @@ class Groups(ProgramTest):
 
 for name in ("contexts", "primary", "limits", "green", "threads", "modules", "libraries", "linking", "functions", "launches", "together"):
     setattr(Groups, f"test_{name}", lambda self, name=name: self.run_group(name))
+
+
+class Graphs(ProgramTest):
+    """The checks of sim/tests/graph.c, likewise."""
+
+
+for name in ("structure", "nodes", "children", "branches", "updates", "capture", "callbacks", "host_nodes", "memops", "memory_nodes",
+             "objects", "pictures", "threads"):
+    setattr(Graphs, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-graph"))
 
 
 class Images(ProgramTest):

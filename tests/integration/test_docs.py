@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the documents say about the tree is so: generated pages are current, links lead somewhere, every source is marked."""
 
+import os
 import pathlib
 import re
 import subprocess
 import unittest
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 FOLDERS = ("include", "src", "sim", "sandbox", "demo", "proto", "tests", "bench", "tools", "docs")
 SOURCES = {".c", ".h", ".S", ".py", ".sh", ".def", ".map", ".proto"}
 
@@ -28,6 +30,18 @@ class Documents(unittest.TestCase):
         structs = set(re.findall(r"^struct (alq_\w+) \{", (REPO / "include/aliquot/share.h").read_text(), re.M))
         self.assertGreater(len(structs), 5)
         self.assertEqual(structs, set(re.findall(r"`struct (alq_\w+)`$", (REPO / "docs/share-abi.md").read_text(), re.M)))
+
+    def test_settings_page_has_the_flags_of_aliquotd(self):
+        daemon = BUILD / "src/daemon/aliquotd"
+        if not daemon.exists():
+            self.skipTest("aliquotd is not built")
+        text = subprocess.run([daemon, "--help"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        flags = {m[1]: (m[2], m[3] or "") for m in re.finditer(r"^  --([a-z-]+) +(.*?)(?: \[(.*)\])?$", text, re.M)
+                 if m[1] not in ("config", "help")}
+        page = {m[1]: (m[4], m[3]) for m in re.finditer(
+            r"^\| `--([a-z-]+)` \| `(\w+)` \| (.*?) ?\| (.*) \|$", (REPO / "docs/configuration.md").read_text(), re.M)}
+        self.assertGreater(len(flags), 15)
+        self.assertEqual(flags, page)
 
     def test_links_lead_to_files(self):
         dead = []

@@ -92,6 +92,17 @@ class Shapes(cluster_case.ClusterCase):
         self.assertGreater(totals(log)[H100], 70 * GiB, log)
         self.assertEqual(totals(self.cluster.kubectl("logs", "worker"))[H100], 40 * GiB)
 
+    def test_removal_by_force_gives_the_share_on_without_an_error(self):
+        """The API forgets the pod at once and the scheduler gives its share away; its container takes a while to end."""
+        stubborn = "trap '' TERM; alq-demo-report; for i in $(seq 600); do sleep 0.1; done"
+        self.apply(claim("old", [exactly("gpu", "100", "40Gi", **ON_H100)]), pod("old", "old", stubborn))
+        self.report("old")
+        self.apply(claim("new", [exactly("gpu", "100", "40Gi", **ON_H100)]), pod("new", "new", "alq-demo-report"))
+        self.cluster.kubectl("delete", "pod", "old", "--grace-period=0", "--force")
+        phase, log = self.finish("new")
+        self.assertEqual((phase, totals(log)[H100]), ("Succeeded", 40 * GiB), log)
+        self.assertNotIn("FailedPrepareDynamicResources", self.cluster.kubectl("describe", "pod", "new"))
+
     def test_configuration_of_class_and_claim(self):
         tuned = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "tuned"}, "spec": {
             "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],

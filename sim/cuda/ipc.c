@@ -24,7 +24,7 @@ struct opened {
     uint64_t id, offset;
     uint32_t context;
     unsigned int references;
-    CUdeviceptr mapped; /* its blocks */
+    CUdeviceptr address;
 };
 
 static struct opened *all;
@@ -64,7 +64,7 @@ static CUresult open_new(const struct handle *h, uint32_t context, CUdeviceptr *
         p->mappings--;
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
-        rc = vmm_map(p, 0, p->bytes, true, &o->mapped);
+        rc = vmm_map(p, h->offset, h->bytes, true, &o->address);
         if (rc != CUDA_SUCCESS)
             p->mappings--;
     }
@@ -79,7 +79,7 @@ static CUresult open_new(const struct handle *h, uint32_t context, CUdeviceptr *
     o->references = 1;
     o->next = all;
     all = o;
-    *address = o->mapped + h->offset;
+    *address = o->address;
     return CUDA_SUCCESS;
 }
 
@@ -102,7 +102,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     }
     if (o) {
         o->references++;
-        *address = o->mapped + h.offset;
+        *address = o->address;
     } else {
         rc = open_new(&h, c->id, address);
     }
@@ -124,14 +124,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
     pthread_rwlock_wrlock(&memory_bytes_lock);
     pthread_mutex_lock(&physical_lock);
     for (at = &all; *at; at = &(*at)->next) {
-        if ((*at)->mapped + (*at)->offset == address) {
+        if ((*at)->address == address) {
             o = *at;
             break;
         }
     }
     if (o && --o->references == 0) {
         *at = o->next;
-        (void)vmm_unmap(o->mapped, true);
+        (void)vmm_unmap(o->address, true);
         free(o);
     }
     pthread_mutex_unlock(&physical_lock);
@@ -148,7 +148,7 @@ void ipc_forget(struct CUctx_st *context)
 
         if (o->context == context->id) {
             *at = o->next;
-            (void)vmm_unmap(o->mapped, true);
+            (void)vmm_unmap(o->address, true);
             free(o);
         } else {
             at = &o->next;

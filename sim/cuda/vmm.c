@@ -21,7 +21,8 @@ struct reservation {
     uint64_t base, bytes;
     struct mapping *mappings;
     size_t count, room;
-    bool is_own, is_ipc; /* made by the driver itself */
+    bool is_own, is_ipc;    /* made by the driver itself, */
+    uint64_t shown, extent; /* for these bytes: there may be more in the granules around */
 };
 
 static struct reservation **all;
@@ -256,7 +257,9 @@ CUresult vmm_map(struct physical *p, uint64_t offset, uint64_t bytes, bool is_ip
         return rc;
     }
     memset(r->mappings[0].access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, SIM_MAX_DEVICES);
-    *address = r->base + before;
+    r->shown = r->base + before;
+    r->extent = bytes;
+    *address = r->shown;
     return CUDA_SUCCESS;
 }
 
@@ -264,8 +267,7 @@ CUresult vmm_unmap(CUdeviceptr address, bool is_ipc)
 {
     struct reservation *r = reservation_of(address);
 
-    NEED(r && r->is_own && r->is_ipc == is_ipc && address - r->base < GRANULE_BYTES,
-         CUDA_ERROR_INVALID_VALUE);
+    NEED(r && r->is_own && r->is_ipc == is_ipc && address == r->shown, CUDA_ERROR_INVALID_VALUE);
     unmap(r, r->mappings, r->count);
     unreserve(r);
     return CUDA_SUCCESS;
@@ -279,11 +281,11 @@ void vmm_find(CUdeviceptr address, struct place *place)
     pthread_mutex_lock(&physical_lock);
     r = reservation_of(address);
     m = r ? mapping_of(r, address) : NULL;
-    if (m) {
+    if (m && (!r->is_own || address - r->shown < r->extent)) {
         place->kind = r->is_own ? PLACE_IMPORTED : PLACE_MAPPED;
         place->device = m->physical->device;
-        place->base = m->base;
-        place->bytes = m->bytes;
+        place->base = r->is_own ? r->shown : m->base;
+        place->bytes = r->is_own ? r->extent : m->bytes;
         place->physical = m->physical;
         place->is_ipc = r->is_ipc;
     }
@@ -307,7 +309,8 @@ void *vmm_host(CUdeviceptr address, size_t bytes, bool is_write)
 
     pthread_mutex_lock(&physical_lock);
     r = reservation_of(address);
-    if (r) {
+    if (r && (!r->is_own ||
+              (address - r->shown < r->extent && bytes <= r->extent - (address - r->shown)))) {
         struct mapping *m = mapping_of(r, address), *end = r->mappings + r->count;
         uint64_t at = address;
 

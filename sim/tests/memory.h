@@ -24,5 +24,6 @@ void export(void);
 void multicast(void);
 void pools(void);
 void descriptors(void);
+void threads(void);
 
 #endif

@@ -2,6 +2,8 @@
 /*
  * Checks of virtual memory management, exports, multicast objects and pools, for sim-memory.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -207,6 +209,8 @@ void export(void)
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalMemory, memory);
     IS(before_1 - 4 * MIB, free_now());
     BAD(cuIpcCloseMemHandle, other);
+    BAD(cuMemFree_v2, other + 512);
+    BAD(cuMemcpyDtoH_v2, got, other + 8192 - 8, 16); /* beyond what was mapped */
     OK(cuMemFree_v2, other);
     IS(before_1, free_now());
     OK(cuMemAddressFree, at, 4 * MIB);
@@ -477,5 +481,70 @@ void descriptors(void)
     close(fd);
     OK(cuMemRelease, a);
     OK(cuMemFree_v2, p);
+    IS(before, free_now());
+}
+
+/* Threads copy next to memory that another is exporting, whose place changes under the same
+ * address: nothing written may be lost, and nobody may wait for ever. */
+#define WRITERS 3
+#define ROUNDS 400
+
+static _Atomic bool is_over;
+
+static void *copy_all_the_time(void *arg)
+{
+    uint32_t value = (uint32_t)(uintptr_t)arg << 24, back = 0;
+    CUdeviceptr p;
+
+    OK(cuCtxSetCurrent, context);
+    OK(cuMemAlloc_v2, &p, 1024);
+    while (!atomic_load(&is_over)) {
+        value++;
+        OK(cuMemcpyHtoD_v2, p, &value, sizeof(value));
+        OK(cuMemcpyDtoH_v2, &back, p, sizeof(back));
+        if (back != value) {
+            printf("%08x was written, %08x read\n", value, back);
+            exit(1);
+        }
+    }
+    OK(cuMemFree_v2, p);
+    return NULL;
+}
+
+void threads(void)
+{
+    CUmemAllocationProp prop = prop_of(0, true);
+    CUmemAccessDesc rw = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUmemGenericAllocationHandle handle;
+    CUipcMemHandle ipc;
+    pthread_t writers[WRITERS];
+    CUdeviceptr p, q, at;
+    int fd;
+
+    open_context();
+    OK(cuMemAddressReserve, &at, 2 * MIB, 0, 0, 0);
+    for (uintptr_t i = 0; i < WRITERS; i++)
+        TRUE(pthread_create(&writers[i], NULL, copy_all_the_time, (void *)(i + 1)) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        /* Once the writers' granule is shared, exports make new ones. */
+        OK(cuMemAlloc_v2, &p, i % 2 ? 1024 : 3 * MIB);
+        OK(cuIpcGetMemHandle, &ipc, p);
+        OK(cuMemAllocAsync, &q, 4096, NULL);
+        OK(cuMemCreate, &handle, 2 * MIB, &prop, 0);
+        OK(cuMemMap, at, 2 * MIB, 0, handle, 0);
+        OK(cuMemSetAccess, at, 2 * MIB, &rw, 1);
+        OK(cuMemcpyDtoDAsync_v2, at, p, 1024, NULL);
+        OK(cuMemExportToShareableHandle, &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        close(fd);
+        OK(cuMemFreeAsync, q, NULL);
+        OK(cuMemUnmap, at, 2 * MIB);
+        OK(cuMemRelease, handle);
+        OK(cuMemFree_v2, p);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(writers[i], NULL);
+    OK(cuMemAddressFree, at, 2 * MIB);
+    OK(cuCtxSynchronize, );
     IS(before, free_now());
 }

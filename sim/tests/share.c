@@ -4,7 +4,7 @@
  * "RESULT VALUE" on stdout, where RESULT is the CUresult. Descriptors come and go over descriptor
  * 3, a unix socket. Numbers of pieces of memory are places in a table.
  *
- *   alloc BYTES, free N, write N TEXT, read N, info
+ *   alloc BYTES, free N, write N TEXT, read N, range N, info
  *   ipc-get N, ipc-open HEX, ipc-close N
  *   create BYTES, map N, unmap N, release N, export N, import, external BYTES
  *   pool, pool-alloc N BYTES, pool-export N, pool-import, pool-pointer N, pool-open N HEX,
@@ -160,7 +160,7 @@ static int make(const char *verb, const char *first, const char *second)
 static void use(const char *verb, int n, const char *text)
 {
     char back[64] = "";
-    size_t free_bytes = 0, total;
+    size_t free_bytes = 0, total = 0;
     CUipcMemHandle handle;
     CUmemPoolPtrExportData data;
     int rc = -1, fd;
@@ -198,6 +198,11 @@ static void use(const char *verb, int n, const char *text)
     } else if (!strcmp(verb, "read")) {
         rc = CALL(cuMemcpyDtoH_v2, back, pieces[n].address, sizeof(back) - 1);
         printf("%d %s\n", rc, back);
+    } else if (!strcmp(verb, "range")) {
+        CUdeviceptr base = 0;
+
+        rc = CALL(cuMemGetAddressRange_v2, &base, &total, pieces[n].address);
+        printf("%d %llu %zu\n", rc, pieces[n].address - base, total);
     } else if (!strcmp(verb, "info")) {
         rc = CALL(cuMemGetInfo_v2, &free_bytes, &total);
         printf("%d %zu\n", rc, free_bytes);

@@ -53,6 +53,9 @@ class Groups(SimTest):
     def test_descriptors(self):
         self.run_group("descriptors")
 
+    def test_threads(self):
+        self.run_group("threads")
+
     def test_granules(self):
         self.run_group("granules")
 
@@ -153,7 +156,9 @@ class Sharing(SimTest):
         self.assertEqual(maker.call(f"ipc-open {handle}")[0], INVALID_CONTEXT)
         self.assertEqual(user.call(f"free {m}")[0], INVALID_VALUE)
         other = maker.ok(f"ipc-get {small}")
-        self.assertEqual(user.ok(f"read {user.ok(f'ipc-open {other}')}"), "neighbour")
+        at = user.ok(f"ipc-open {other}")
+        self.assertEqual(user.ok(f"read {at}"), "neighbour")
+        self.assertEqual(user.ok(f"range {at}"), "0 1000")  # the allocation, not what else is in its granule
         maker.ok(f"free {n}")
         self.assertEqual(self.bytes("maker"), 24 * MIB)  # until the last that has it open closes it
         self.assertEqual(user.ok(f"read {m}"), "back")

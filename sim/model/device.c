@@ -296,14 +296,61 @@ void device_forget(struct model_context *c)
     memmove(&d->contexts[i], &d->contexts[i + 1], (d->context_count - i) * sizeof(d->contexts[0]));
 }
 
+/* Time with the SMs that a context's kernels take at least from now. */
+static uint64_t least_ns(const struct model_context *c)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < c->resident_count; i++) {
+        const struct kernel *k = &c->resident[i];
+
+        if (k->work != NEVER && k->work / k->need > most)
+            most = k->work / k->need;
+    }
+    return most;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Time that others have the SMs before the context has had them for own_ns: they take their turns
+ * as long as the kernels last that they have already. */
+static uint64_t others_ns(const struct model_context *c, uint64_t own_ns)
+{
+    const struct model_device *d = c->device;
+    uint64_t left = d->turn_end_ns - d->model->now_ns, rounds, first, sum = 0;
+    bool is_ahead = c != d->active;
+
+    if (!own_ns)
+        return 0;
+    if (c == d->active)
+        rounds = own_ns > left ? (own_ns - left - 1) / SIM_SLICE_NS + 1 : 0;
+    else
+        rounds = (own_ns - 1) / SIM_SLICE_NS;
+    if (is_ahead && d->active) {
+        first = least_of(left, least_ns(d->active));
+        sum = first + least_of(rounds * SIM_SLICE_NS, least_ns(d->active) - first);
+    }
+    for (const struct model_context *o = d->run_first; o; o = o->run_next) {
+        if (o == c)
+            is_ahead = false;
+        else
+            sum += least_of((rounds + is_ahead) * SIM_SLICE_NS, least_ns(o));
+    }
+    return sum;
+}
+
 uint64_t device_remaining_ns(const struct model_stream *s)
 {
     const struct model_device *d = s->context->device;
 
     if (s->state == STREAM_RESIDENT) {
         const struct kernel *k = kernel_of(s);
+        uint64_t own = k->work == NEVER ? 0 : k->work / k->need;
 
-        return k->work == NEVER ? 0 : k->work / k->need;
+        return own + others_ns(s->context, own);
     }
     for (uint32_t i = 0; s->state == STREAM_COPYING && i < d->engine_count; i++) {
         if (d->engines[i].stream == s)

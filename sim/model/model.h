@@ -73,8 +73,9 @@ uint64_t sim_model_pending(const struct sim_model_client *client);
 /* How many operations of a stream are done. */
 uint64_t sim_model_done(const struct sim_model_client *client, uint32_t stream);
 
-/* Operation `number` of a stream is not done before that time, whatever else is pushed; the
- * model's time if it is done or not yet known. Exact when nothing else wants the device. */
+/* Operation `number` of a stream is not done before that time, whatever else is pushed, unless a
+ * client dies; the model's time if it is done or not yet known. Exact when nothing else wants the
+ * device. */
 uint64_t sim_model_earliest(const struct sim_model_client *client, uint32_t stream,
                             uint64_t number);
 

@@ -386,6 +386,9 @@ static void end_of_a_running_kernel_is_provisional(void **state)
     advance(MS);
     assert_int_equal(sim_model_earliest(world->client[0], 0, 2), 10 * MS);
     kernel(1, 0, MS, 3 * MS, 1);
+    advance(3 * MS); /* B has a millisecond of this turn, and one of its next */
+    assert_int_equal(sim_model_earliest(world->client[0], 0, 2), 13 * MS);
+    assert_int_equal(sim_model_earliest(world->client[1], 0, 2), 7 * MS);
     advance(9 * MS); /* A 0-2, 4-6, B 2-4, 6-7 */
     assert_int_equal(sim_model_earliest(world->client[0], 0, 2), 13 * MS);
     advance(SEC);

@@ -287,6 +287,25 @@ class Rolling(unittest.TestCase):
             self.assertEqual(other.unprepare(claim)[claim[2]].error, "")
         self.assert_nothing_left()
 
+    def test_call_that_waits_for_room_does_not_hold_the_state_up(self):
+        """Its room comes by an Unprepare that reaches the newer instance: the older one gives the call up in time."""
+        older = self.start()
+        peer = self.connect(older.dra_socket)
+        whole, late = self.world.claim("whole", [result(cores="100")]), self.world.claim("late", [result()])
+        older.wait_said("2 GPUs")
+        self.assertEqual(peer.prepare(whole)[whole[2]].error, "")
+        waiting = peer.prepare_later(late)
+        time.sleep(0.2)
+        self.assertFalse(waiting.done())
+        newer = self.start()
+        other = self.connect(newer.dra_socket)
+        self.assertEqual(other.unprepare(whole, timeout=30)[whole[2]].error, "")
+        self.assertEqual(waiting.exception().code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("call again", waiting.exception().details())
+        self.assertEqual(other.prepare(late)[late[2]].error, "")
+        self.assertEqual(other.unprepare(late)[late[2]].error, "")
+        self.assert_nothing_left()
+
     def test_older_takes_back_when_the_newer_dies(self):
         older = self.start()
         peer = self.connect(older.dra_socket)

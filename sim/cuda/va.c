@@ -376,7 +376,7 @@ void va_free(struct va_window *w, uint64_t base, struct va_range *gone)
     struct va_record *r = &b->slots[slot];
 
     /* Pages shared with neighbours stay until the whole block is free. */
-    if (r->touched && each % PAGE_BYTES == 0)
+    if (r->touched && each % PAGE_BYTES == 0 && !b->shared)
         drop_backing(w, base, each);
     else
         b->is_touched |= r->touched;

@@ -159,6 +159,12 @@ class Sharing(SimTest):
         at = user.ok(f"ipc-open {other}")
         self.assertEqual(user.ok(f"read {at}"), "neighbour")
         self.assertEqual(user.ok(f"range {at}"), "0 1000")  # the allocation, not what else is in its granule
+        page = maker.ok("alloc 4096")
+        maker.ok(f"write {page} page")
+        page_at = user.ok(f"ipc-open {maker.ok(f'ipc-get {page}')}")
+        maker.ok(f"free {page}")
+        self.assertEqual(user.ok(f"read {page_at}"), "page")
+        user.ok(f"ipc-close {page_at}")
         maker.ok(f"free {n}")
         self.assertEqual(self.bytes("maker"), 24 * MIB)  # until the last that has it open closes it
         self.assertEqual(user.ok(f"read {m}"), "back")

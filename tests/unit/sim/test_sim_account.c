@@ -110,6 +110,24 @@ static void settle_of_a_quiet_client_takes_out_what_it_held(void **state)
     assert_int_equal(group_used(w, 2), 7 * UNIT);
 }
 
+/* As simgpud does for shared memory: the bytes leave the account, and later the words. */
+static void release_takes_out_bytes_that_no_account_has(void **state)
+{
+    struct world *w = *state;
+    struct sim_ledger one = ledger(w, 1);
+
+    sim_charge(&one, 10 * UNIT, SIM_CHARGE_MEMORY);
+    atomic_store(&one.account->held_bytes, 6 * UNIT);
+    sim_settle_dead(&one, &w->sequence);
+    assert_int_equal(used(w), 4 * UNIT);
+    one.account = NULL;
+    sim_release(&one, 4 * UNIT, &w->sequence);
+    assert_int_equal(used(w), 0);
+    assert_int_equal(group_used(w, 1), 0);
+    sim_release(&one, 4 * UNIT, &w->sequence); /* never below nothing */
+    assert_int_equal(used(w), 0);
+}
+
 /* A client that died in a charge: how far it came. */
 enum death { INTENT_ONLY, DEVICE_DONE, GROUP_DONE, HELD_DONE };
 
@@ -187,6 +205,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(charge_of_more_than_any_device_is_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(peak_is_the_highest_sum_of_a_group, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(release_takes_out_bytes_that_no_account_has, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(settle_of_a_quiet_client_takes_out_what_it_held, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(

@@ -450,6 +450,8 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     TRY(meant(context, &c));
     TRY(capture_unsafe());
     TRY(context_wait(c));
+    if (c->is_primary)
+        TRY(green_wait_all(c->device));
     pool_synchronised();
     return CUDA_SUCCESS;
 }

@@ -80,6 +80,10 @@ struct CUstream_st {
     struct CUstream_st *next; /* streams of a context */
     unsigned long long id;
     struct capture *_Atomic capture;
+    CUaccessPolicyWindow access_window;
+    CUsynchronizationPolicy sync_policy; /* 0: never set */
+    CUlaunchMemSyncDomain sync_domain;
+    CUlaunchMemSyncDomainMap sync_domain_map;
     /* The rest under the queue's lock, and the atomic ones read without. */
     _Atomic uint32_t index;  /* simgpud's name for it; STREAM_UNUSED before its first operation */
     _Atomic uint64_t pushed; /* number of its last operation */
@@ -308,6 +312,8 @@ CUresult queue_wait(uint32_t index, uint64_t number, uint64_t earliest_ns,
 CUresult queue_look(uint64_t earliest_ns);
 void queue_signal(uint32_t index, uint64_t number);
 
+/* The event happens when the stream has done all it was given so far. */
+CUresult event_push(struct CUevent_st *event, struct CUstream_st *stream);
 void event_free_all(struct CUctx_st *context);
 
 /* module.c */

@@ -91,7 +91,7 @@ CUresult cuEventDestroy(CUevent event)
 }
 
 /* Two threads that record one event at once make two records; the later one is looked at. */
-static CUresult event_push(struct CUevent_st *e, struct CUstream_st *s)
+CUresult event_push(struct CUevent_st *e, struct CUstream_st *s)
 {
     uint64_t record = atomic_load_explicit(&e->record, memory_order_relaxed), number;
 

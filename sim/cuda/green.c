@@ -262,6 +262,40 @@ void green_free_all(struct device *device)
     }
 }
 
+CUresult green_wait_all(struct device *device)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    /* One after the other: what is waited for stays where it is, also when it is destroyed. */
+    for (unsigned long long done = 0; rc == CUDA_SUCCESS;) {
+        struct CUgreenCtx_st *next = NULL;
+
+        pthread_mutex_lock(&driver_lock);
+        for (struct CUgreenCtx_st *g = greens; g; g = g->next) {
+            if (g->device == device && g->id > done && (!next || g->id < next->id))
+                next = g;
+        }
+        pthread_mutex_unlock(&driver_lock);
+        if (!next)
+            break;
+        done = next->id;
+        rc = context_wait(&next->context);
+    }
+    return rc;
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
+{
+    TRY(green_check(green));
+    return context_record(&green->context, event);
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
+{
+    TRY(green_check(green));
+    return context_await(&green->context, event);
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUresult rc;

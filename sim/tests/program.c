@@ -187,6 +187,7 @@ static void green(void)
     CUgreenCtx g, got_green;
     CUcontext form, got;
     CUstream stream;
+    CUevent event;
     unsigned int n = 0;
     CUdeviceptr p;
     int active;
@@ -224,6 +225,13 @@ static void green(void)
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     OK(cuMemsetD8Async, p, 1, MIB, stream);
     OK(cuStreamSynchronize, stream);
+    OK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    OK(cuMemsetD8Async, p, 2, MIB, stream);
+    OK(cuGreenCtxRecordEvent, g, event);
+    OK(cuGreenCtxWaitEvent, g, event);
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuGreenCtxRecordEvent, g, NULL);
+    OK(cuCtxSynchronize);
+    OK(cuEventQuery, event);
     OK(cuStreamGetGreenCtx, stream, &got_green);
     TRUE(got_green == g);
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2, form);
@@ -234,6 +242,36 @@ static void green(void)
     TRUE(got == form);
     OK(cuDevicePrimaryCtxGetState, 0, &n, &active);
     IS(0, active);
+}
+
+static void streams(void)
+{
+    CUstreamAttrValue value = {.accessPolicyWindow = {.num_bytes = 4096, .hitRatio = 0.5F}}, got;
+    CUstream a, b;
+
+    open_context();
+    OK(cuStreamCreateWithPriority, &a, CU_STREAM_NON_BLOCKING, -3);
+    OK(cuStreamCreate, &b, CU_STREAM_DEFAULT);
+    OK(cuStreamGetAttribute, a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got);
+    IS(-3, got.priority);
+    OK(cuStreamSetAttribute, a, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    value.accessPolicyWindow.hitRatio = 2;
+    BAD(cuStreamSetAttribute, a, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    value.accessPolicyWindow = (CUaccessPolicyWindow){.num_bytes = (size_t)1 << 40};
+    BAD(cuStreamSetAttribute, a, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value);
+    value.syncPolicy = CU_SYNC_POLICY_SPIN;
+    OK(cuStreamSetAttribute, a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value);
+    value.syncPolicy = (CUsynchronizationPolicy)9;
+    BAD(cuStreamSetAttribute, a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value);
+    OK(cuStreamGetAttribute, b, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got);
+    IS(CU_SYNC_POLICY_AUTO, got.syncPolicy);
+    OK(cuStreamCopyAttributes, b, a);
+    OK(cuStreamGetAttribute, b, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got);
+    IS(CU_SYNC_POLICY_SPIN, got.syncPolicy);
+    OK(cuStreamGetAttribute, b, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got);
+    IS(4096, got.accessPolicyWindow.num_bytes);
+    BAD(cuStreamGetAttribute, a, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got);
+    BAD(cuStreamGetAttribute, a, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL);
 }
 
 static void *use_everywhere(void *arg)
@@ -719,10 +757,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } groups[] = {
-    {"contexts", contexts},   {"primary", primary},   {"limits", limits},
-    {"green", green},         {"threads", threads},   {"modules", modules},
-    {"libraries", libraries}, {"linking", linking},   {"functions", functions},
-    {"launches", launches},   {"together", together},
+    {"contexts", contexts},   {"primary", primary},     {"limits", limits},
+    {"green", green},         {"streams", streams},     {"threads", threads},
+    {"modules", modules},     {"libraries", libraries}, {"linking", linking},
+    {"functions", functions}, {"launches", launches},   {"together", together},
 };
 
 int main(int argc, char **argv)

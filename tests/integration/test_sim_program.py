@@ -5,13 +5,14 @@ malformed one, and everything given back at the end. Takes about 10 s."""
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 
 import cubin_maker
-from test_sim import MIB, SIM, SimTest, running, until
+from test_sim import DATA, MIB, SIM, Machine, SimTest, running, until
 
 HOPPER = {"name": "NVIDIA H100 80GB HBM3", "memory": "1Gi", "contextBytes": "8Mi", "reservedBytes": "24Mi", "moduleBytes": "2Mi"}
 PTX = b".version 7.0\n.target sm_70\n.entry kernel_one(.param .u64 a) { ret; }\n\0"
@@ -38,7 +39,7 @@ class Groups(ProgramTest):
     """The checks of sim/tests/program.c, each group in a process of its own."""
 
 
-for name in ("contexts", "primary", "limits", "green", "threads", "modules", "libraries", "linking", "functions", "launches", "together"):
+for name in ("contexts", "primary", "limits", "green", "streams", "threads", "modules", "libraries", "linking", "functions", "launches", "together"):
     setattr(Groups, f"test_{name}", lambda self, name=name: self.run_group(name))
 
 
@@ -127,6 +128,31 @@ print(json.dumps([got, free.value == before]))
 
 def struct_u64(n):
     return n.to_bytes(8, "little")
+
+
+class Lookup(unittest.TestCase):
+    def test_newest_driver_finds_every_name_it_exports(self):
+        machine = Machine([dict(HOPPER, profile="13.0")])
+        self.addCleanup(machine.close)
+        exported = set((DATA / "libcuda-13.0.exports.txt").read_text(encoding="utf-8").split())
+        plain = {name for name in exported if not name.endswith(("_ptsz", "_ptds"))}
+        bases = sorted({re.sub(r"_v[0-9]+$", "", name) for name in plain})
+        asked = [f"{name} 13000 {flags}" for name in bases for flags in (0, 2)]
+        out = subprocess.run([SIM / "sim-client", "lookup"], input="\n".join(asked) + "\n", check=True, capture_output=True, text=True,
+                             env=machine.env()).stdout.splitlines()
+        self.assertEqual(len(out), len(asked))
+        missing = {line.split()[0] for line in out if line.split()[4] != "0"}
+        # Data of the debugger, and what programs only link against: not for lookup.
+        self.assertEqual({name for name in missing if name in {re.sub(r"_v[0-9]+$", "", n) for n in public_names()}}, set())
+        wrong = [line for line in out if line.split()[4] == "0" and line.split()[5] not in exported]
+        self.assertEqual(wrong, [])
+
+
+def public_names():
+    """Functions that the published CUDA 13.0 types name (the rows of cuda-procs.txt that its exports have)."""
+    exported = set((DATA / "libcuda-13.0.exports.txt").read_text(encoding="utf-8").split())
+    rows = [line.split() for line in (DATA / "cuda-procs.txt").read_text(encoding="utf-8").splitlines() if line]
+    return {base for base, version, symbol, _ in rows if symbol in exported and int(version) <= 13000}
 
 
 class Processes(ProgramTest):

@@ -96,7 +96,7 @@ struct step {
     struct node_params params;
     size_t *after; /* steps it waits for */
     size_t after_count;
-    size_t lane; /* 0: the stream of the launch */
+    size_t lane;  /* 0: the stream of the launch */
     size_t inner; /* of a child graph: how many steps before this one are the child's */
     bool is_disabled;
     uint32_t index; /* where its last launch ended: a stream and an operation of it */

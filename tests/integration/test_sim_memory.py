@@ -78,6 +78,18 @@ class Hopper(Groups):
 INVALID_VALUE, UNAVAILABLE, INVALID_CONTEXT, INVALID_HANDLE = 1, 46, 201, 400
 
 
+NVML = """
+class P(C.Structure):
+    _fields_ = [('pid', C.c_uint), ('used', C.c_ulonglong), ('gi', C.c_uint), ('ci', C.c_uint)]
+class M(C.Structure):
+    _fields_ = [('total', C.c_ulonglong), ('free', C.c_ulonglong), ('used', C.c_ulonglong)]
+h, n, room, m = C.c_void_p(), C.c_uint(8), (P * 8)(), M()
+check(ml.nvmlInit_v2()); check(ml.nvmlDeviceGetHandleByIndex_v2(0, C.byref(h)))
+check(ml.nvmlDeviceGetComputeRunningProcesses_v3(h, C.byref(n), room)); check(ml.nvmlDeviceGetMemoryInfo(h, C.byref(m)))
+print(json.dumps([[[p.pid, p.used] for p in room[:n.value]], m.used]))
+"""
+
+
 class Process:
     """A sim-share client: call(command) gives (CUresult, value)."""
 
@@ -262,6 +274,9 @@ class Sharing(SimTest):
         m = user.ok(f"ipc-open {maker.ok(f'ipc-get {n}')}")
         held = {p["group"]: p["bytes"] for p in self.machine.oracle()["processes"]}
         self.assertEqual(held, {"maker": 24 * MIB, "user": 16 * MIB})
+        listed, used = self.machine.python(NVML)
+        self.assertEqual(dict(listed), {maker.process.pid: 24 * MIB, user.process.pid: 16 * MIB})
+        self.assertEqual(used, 40 * MIB + 24 * MIB)  # with the driver's reserve
         self.assertEqual(int(user.ok("info")), int(maker.ok("info")))
         user.ok(f"ipc-close {m}")
         maker.ok(f"free {n}")

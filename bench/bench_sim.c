@@ -278,23 +278,23 @@ static double virtual_minute_ms(void)
 
         if (i < 3)
             client[i] = sim_model_client_new(model, NULL);
-        if (sim_model_push(client[i < 3 ? i : 2], &open) != 0)
+        if (sim_model_push(client[i < 3 ? i : 2], &open, 0) != 0)
             die("sim_model", "open");
     }
     for (uint64_t now = 0; now < 60000000000ull; now += 100000000) {
         struct sim_op op = {.kind = SIM_OP_KERNEL, .blocks = 100, .submit_ns = now};
 
         for (op.value = 3000000; pushed[0] * op.value < now + 200000000; pushed[0]++)
-            sim_model_push(client[0], &op);
+            sim_model_push(client[0], &op, UINT64_MAX);
         for (op.value = 700000; pushed[1] * op.value < now + 200000000; pushed[1]++)
-            sim_model_push(client[1], &op);
+            sim_model_push(client[1], &op, UINT64_MAX);
         for (; pushed[2] * 1000000 < now + 100000000; pushed[2]++) {
             op.submit_ns = pushed[2] * 1000000;
             op.value = 100000;
             op.stream = 0;
-            sim_model_push(client[2], &op);
+            sim_model_push(client[2], &op, UINT64_MAX);
             op.stream = 1;
-            sim_model_push(client[2], &op);
+            sim_model_push(client[2], &op, UINT64_MAX);
         }
         sim_model_advance(model, now + 100000000);
     }

@@ -145,11 +145,9 @@ static bool take_operations(struct sim_client_entry *c, uint64_t now)
     while (rc == 0 && c->taken != tail && sim_model_pending(c->model) < PENDING_MAX) {
         struct sim_op op = q->op[c->taken % SIM_RING];
 
-        if (op.submit_ns > now)
-            op.submit_ns = now;
         rc = note_signalled(c, &op);
         if (rc == 0)
-            rc = sim_model_push(c->model, &op);
+            rc = sim_model_push(c->model, &op, now);
         c->taken += rc == 0;
     }
     if (rc == -EINVAL)

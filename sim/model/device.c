@@ -9,11 +9,13 @@
 
 /* Kernels */
 
-static bool is_before(const struct kernel *a, const struct kernel *b)
+/* The kernel goes before one that has become ready now, or later if of a higher priority. */
+static bool is_before(const struct model_stream *s, uint64_t seq, uint64_t now,
+                      const struct kernel *other)
 {
-    if (a->stream->priority != b->stream->priority)
-        return a->stream->priority < b->stream->priority;
-    return a->ready_ns != b->ready_ns ? a->ready_ns < b->ready_ns : a->seq < b->seq;
+    if (s->priority != other->stream->priority)
+        return s->priority < other->stream->priority;
+    return other->ready_ns == now && seq < other->seq;
 }
 
 void device_add_kernel(struct model_stream *s)
@@ -21,15 +23,19 @@ void device_add_kernel(struct model_stream *s)
     const struct queued *q = stream_head(s);
     struct model_context *c = s->context;
     struct model_device *d = c->device;
-    uint32_t need = q->op.blocks < d->sms ? q->op.blocks : d->sms, at = c->resident_count++;
-    struct kernel k = {.stream = s, .ready_ns = d->model->now_ns, .seq = q->seq};
+    uint64_t now = d->model->now_ns;
+    struct kernel *k = &c->resident[c->resident_count++];
 
-    k.need = need ? need : 1;
-    k.work = q->op.flags & SIM_OP_SIGNALLED ? NEVER : q->op.value * k.need;
+    for (; k > c->resident && is_before(s, q->seq, now, k - 1); k--)
+        *k = *(k - 1);
+    k->stream = s;
+    k->ready_ns = now;
+    k->seq = q->seq;
+    k->got = 0;
+    k->need = q->op.blocks < d->sms ? q->op.blocks : d->sms;
+    k->need += !k->need;
+    k->work = q->op.flags & SIM_OP_SIGNALLED ? NEVER : q->op.value * k->need;
     s->state = STREAM_RESIDENT;
-    for (; at > 0 && is_before(&k, &c->resident[at - 1]); at--)
-        c->resident[at] = c->resident[at - 1];
-    c->resident[at] = k;
     if (c != d->active && !c->is_queued) {
         c->is_queued = true;
         c->run_next = NULL;
@@ -165,11 +171,12 @@ void device_add_copy(struct model_stream *s)
 
 static void finish_copies(struct model_device *d)
 {
-    for (uint32_t i = 0; i < d->engine_count; i++) {
+    for (uint32_t i = 0; d->copying_count && i < d->engine_count; i++) {
         struct model_stream *s = d->engines[i].stream;
 
         if (s && d->engines[i].end_ns <= d->model->now_ns) {
             d->engines[i].stream = NULL;
+            d->copying_count--;
             stream_advance(s);
         }
     }
@@ -186,6 +193,7 @@ static bool start_copies(struct model_device *d)
             continue;
         d->engine_first = s->engine_next;
         s->state = STREAM_COPYING;
+        d->copying_count++;
         d->engines[i] = (struct copying){s, d->model->now_ns + stream_head(s)->op.value};
         any |= !stream_head(s)->op.value;
     }
@@ -196,11 +204,14 @@ static bool start_copies(struct model_device *d)
 
 static void settle(struct model_device *d)
 {
-    for (uint32_t i = 0; i < d->context_count; i++) {
-        struct model_context *c = d->contexts[i];
+    struct model_context *c;
 
-        if (c->is_dirty || c->arrival_ns <= d->model->now_ns)
-            context_settle(c);
+    if (d->arrival && d->arrival->arrival_ns <= d->model->now_ns)
+        context_mark(d->arrival);
+    while ((c = d->dirty_first)) {
+        d->dirty_first = c->dirty_next;
+        c->is_dirty = false;
+        context_settle(c);
     }
 }
 
@@ -215,13 +226,20 @@ static bool has_finished(const struct model_device *d)
     return false;
 }
 
-static uint64_t next_change(const struct model_device *d)
+static uint64_t next_change(struct model_device *d)
 {
     const struct model_context *c = d->active;
     uint64_t next = NEVER;
 
-    for (uint32_t i = 0; i < d->context_count; i++)
-        at_latest(&next, d->contexts[i]->is_dirty ? d->model->now_ns : d->contexts[i]->arrival_ns);
+    d->arrival = NULL;
+    for (uint32_t i = 0; i < d->context_count; i++) {
+        if (d->contexts[i]->arrival_ns < next) {
+            next = d->contexts[i]->arrival_ns;
+            d->arrival = d->contexts[i];
+        }
+    }
+    if (d->dirty_first)
+        next = d->model->now_ns;
     for (uint32_t i = 0; c && i < c->granted; i++) {
         const struct kernel *k = &c->resident[i];
 
@@ -230,7 +248,7 @@ static uint64_t next_change(const struct model_device *d)
     }
     if (c && d->run_first)
         at_latest(&next, d->turn_end_ns);
-    for (uint32_t i = 0; i < d->engine_count; i++) {
+    for (uint32_t i = 0; d->copying_count && i < d->engine_count; i++) {
         if (d->engines[i].stream)
             at_latest(&next, d->engines[i].end_ns);
     }
@@ -239,6 +257,9 @@ static uint64_t next_change(const struct model_device *d)
 
 static void reap(struct model_device *d)
 {
+    if (!d->has_empty)
+        return;
+    d->has_empty = false;
     for (uint32_t i = d->context_count; i-- > 0;) {
         if (!d->contexts[i]->stream_count)
             context_free(d->contexts[i]);
@@ -271,6 +292,17 @@ void device_forget(struct model_context *c)
 
     if (d->active == c)
         d->active = NULL;
+    if (d->arrival == c)
+        d->arrival = NULL;
+    d->dirty_last = NULL;
+    for (struct model_context **link = &d->dirty_first; *link;) {
+        if (*link == c) {
+            *link = c->dirty_next;
+        } else {
+            d->dirty_last = *link;
+            link = &d->dirty_last->dirty_next;
+        }
+    }
     for (struct model_context **link = &d->run_first; *link;) {
         if (*link == c) {
             *link = c->run_next;
@@ -287,8 +319,10 @@ void device_forget(struct model_context *c)
             at = &(*at)->engine_next;
     }
     for (uint32_t e = 0; e < d->engine_count; e++) {
-        if (d->engines[e].stream && d->engines[e].stream->context == c)
+        if (d->engines[e].stream && d->engines[e].stream->context == c) {
             d->engines[e].stream = NULL;
+            d->copying_count--;
+        }
     }
     while (d->contexts[i] != c)
         i++;

@@ -54,8 +54,10 @@ struct model_context {
     uint32_t pending_count, resident_count, granted; /* granted: the first ones have SMs */
     uint32_t waiting;    /* streams whose oldest operation waits for another stream */
     uint64_t arrival_ns; /* the earliest submission of a stream's oldest operation still to come */
-    bool is_dirty;       /* something it may have waited for is done */
-    bool is_queued;      /* in the device's run queue */
+    struct model_context *dirty_next;
+    bool is_dirty;  /* something it may have waited for is done: in the device's list */
+    bool is_behind; /* the same, while it is being settled */
+    bool is_queued; /* in the device's run queue */
 };
 
 struct copying {
@@ -70,8 +72,11 @@ struct model_device {
     uint64_t turn_end_ns;
     struct model_context *active;
     struct model_context *run_first, *run_last; /* others with kernels, in order of their turn */
+    struct model_context *dirty_first, *dirty_last, *settling;
+    struct model_context *arrival; /* with the earliest arrival_ns, or NULL */
     struct model_context **contexts;
-    uint32_t context_count, context_room;
+    uint32_t context_count, context_room, copying_count;
+    bool has_empty; /* a context without streams */
     struct copying *engines;
     struct model_stream *engine_first; /* waiting copies */
     struct sim_usage usage;
@@ -129,6 +134,8 @@ static inline void at_latest(uint64_t *when, uint64_t time_ns)
 
 /* model.c: the oldest operation of the stream is done, now. */
 void stream_advance(struct model_stream *stream);
+/* The context is to be settled at the model's time. */
+void context_mark(struct model_context *context);
 /* Starts what can start in a context, at the model's time. */
 void context_settle(struct model_context *context);
 void context_free(struct model_context *context);

@@ -42,17 +42,29 @@ static void stream_close(struct model_stream *s)
 
     if (c->legacy == s)
         c->legacy = NULL;
-    c->stream_count--;
+    if (--c->stream_count == 0)
+        c->device->has_empty = true;
     s->context = NULL;
     free(s->ring);
     s->ring = NULL;
     s->room = 0;
 }
 
-static void mark_dirty(struct model_context *c)
+void context_mark(struct model_context *c)
 {
+    struct model_device *d = c->device;
+
+    if (d->settling == c) {
+        c->is_behind = true;
+        return;
+    }
+    if (c->is_dirty)
+        return;
     c->is_dirty = true;
-    at_latest(&c->device->next_ns, c->device->model->now_ns);
+    c->dirty_next = NULL;
+    *(d->dirty_first ? &d->dirty_last->dirty_next : &d->dirty_first) = c;
+    d->dirty_last = c;
+    at_latest(&d->next_ns, d->model->now_ns);
 }
 
 void stream_advance(struct model_stream *s)
@@ -63,13 +75,13 @@ void stream_advance(struct model_stream *s)
     s->state = STREAM_QUEUED;
     s->done++;
     client->pending--;
-    mark_dirty(s->context);
+    context_mark(s->context);
     if (s->done == s->pushed)
         pending_remove(s);
     if (op.kind == SIM_OP_CLOSE)
         stream_close(s);
     for (struct model_context *c = client->waiting ? client->contexts : NULL; c; c = c->client_next)
-        mark_dirty(c);
+        context_mark(c);
     if (client->model->done)
         client->model->done(client->tag, &op, s->done, client->model->now_ns);
 }
@@ -165,10 +177,11 @@ void context_settle(struct model_context *c)
 {
     uint64_t now = c->device->model->now_ns;
 
+    c->device->settling = c;
     do {
         uint32_t waiting = c->client->waiting - c->waiting, looked_at = c->pending_count;
 
-        c->is_dirty = false;
+        c->is_behind = false;
         c->arrival_ns = NEVER;
         c->client->waiting = waiting;
         /* Downwards: a stream that has nothing left is replaced by the last one. */
@@ -185,8 +198,9 @@ void context_settle(struct model_context *c)
         c->waiting = c->client->waiting - waiting;
         /* A lone stream went as far as it can. */
         if (looked_at <= 1 && !c->waiting)
-            c->is_dirty = false;
-    } while (c->is_dirty);
+            c->is_behind = false;
+    } while (c->is_behind);
+    c->device->settling = NULL;
 }
 
 /* Contexts */
@@ -368,9 +382,10 @@ static int stream_room(struct model_stream *s)
     return 0;
 }
 
-int sim_model_push(struct sim_model_client *client, const struct sim_op *op)
+int sim_model_push(struct sim_model_client *client, const struct sim_op *op, uint64_t latest_ns)
 {
     struct model_stream *s;
+    struct model_device *d;
     struct queued *q;
 
     if (op->kind == SIM_OP_OPEN)
@@ -381,6 +396,7 @@ int sim_model_push(struct sim_model_client *client, const struct sim_op *op)
         return -EINVAL;
     if (stream_room(s) != 0)
         return -ENOMEM;
+    d = s->context->device;
     q = stream_op(s, ++s->pushed);
     q->op = *op;
     q->seq = client->seq++;
@@ -388,6 +404,8 @@ int sim_model_push(struct sim_model_client *client, const struct sim_op *op)
         q->op.value = SIM_DURATION_MAX_NS;
     s->through_ns += op_duration_ns(&q->op);
     q->through_ns = s->through_ns;
+    if (q->op.submit_ns > latest_ns)
+        q->op.submit_ns = latest_ns;
     if (q->op.submit_ns < client->last_submit_ns)
         q->op.submit_ns = client->last_submit_ns;
     if (q->op.submit_ns < client->model->now_ns)
@@ -395,11 +413,13 @@ int sim_model_push(struct sim_model_client *client, const struct sim_op *op)
     client->last_submit_ns = q->op.submit_ns;
     client->pending++;
     if (op->kind == SIM_OP_KERNEL && !(op->flags & SIM_OP_UNCOUNTED))
-        client->device[s->context->device->index]->launches++;
+        client->device[d->index]->launches++;
     if (s->pushed == s->done + 1) {
         pending_add(s);
         at_latest(&s->context->arrival_ns, q->op.submit_ns);
-        at_latest(&s->context->device->next_ns, q->op.submit_ns);
+        at_latest(&d->next_ns, q->op.submit_ns);
+        if (!d->arrival || s->context->arrival_ns < d->arrival->arrival_ns)
+            d->arrival = s->context;
     }
     return 0;
 }
@@ -413,7 +433,7 @@ void sim_model_signal(struct sim_model_client *client, uint32_t stream, uint64_t
         return;
     s->signalled = number;
     s->signal_ns = time_ns > client->model->now_ns ? time_ns : client->model->now_ns;
-    mark_dirty(s->context);
+    context_mark(s->context);
 }
 
 /* The machine */

@@ -66,7 +66,7 @@ static int tear_down(void **state)
 
 static void push(size_t client, struct sim_op op)
 {
-    assert_int_equal(sim_model_push(world->client[client], &op), 0);
+    assert_int_equal(sim_model_push(world->client[client], &op, UINT64_MAX), 0);
 }
 
 static void open_on(size_t client, uint32_t stream, uint32_t device, uint32_t context,
@@ -144,6 +144,24 @@ static void kernels_of_a_stream_run_one_after_the_other(void **state)
     assert_done(0, 0, 2, 505);
     assert_int_equal(busy(0, 0), 155);
     assert_int_equal(sim_model_launches(world->client[0], 0), 3);
+}
+
+static void submission_is_never_in_the_future_nor_out_of_order(void **state)
+{
+    static const uint64_t at[] = {500, 700, 100};
+
+    (void)state;
+    open_stream(0, 0);
+    advance(50);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(sim_model_push(world->client[0],
+                                        &(struct sim_op){.kind = SIM_OP_MARK, .submit_ns = at[i]},
+                                        600),
+                         0);
+    advance(1000);
+    assert_done(0, 0, 0, 500);
+    assert_done(0, 0, 1, 600);
+    assert_done(0, 0, 2, 600);
 }
 
 static void advance_to_the_end_of_a_kernel_has_it_done(void **state)
@@ -247,7 +265,7 @@ static void closed_stream_index_counts_on(void **state)
     open_stream(0, 0);
     kernel(0, 0, 0, 10, 1);
     push(0, (struct sim_op){.kind = SIM_OP_CLOSE});
-    assert_int_equal(sim_model_push(world->client[0], &(struct sim_op){.kind = SIM_OP_MARK}),
+    assert_int_equal(sim_model_push(world->client[0], &(struct sim_op){.kind = SIM_OP_MARK}, 0),
                      -EINVAL);
     advance(100);
     assert_int_equal(sim_model_done(world->client[0], 0), 3);
@@ -272,9 +290,9 @@ static void push_of_nonsense_is_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(sim_model_push(world->client[0], &bad[i]), -EINVAL);
+        assert_int_equal(sim_model_push(world->client[0], &bad[i], 0), -EINVAL);
     open_stream(0, 0);
-    assert_int_equal(sim_model_push(world->client[0], &(struct sim_op){.kind = SIM_OP_OPEN}),
+    assert_int_equal(sim_model_push(world->client[0], &(struct sim_op){.kind = SIM_OP_OPEN}, 0),
                      -EINVAL);
     advance(10);
 }
@@ -531,6 +549,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(kernels_of_a_stream_run_one_after_the_other),
+        TEST(submission_is_never_in_the_future_nor_out_of_order),
         TEST(advance_to_the_end_of_a_kernel_has_it_done),
         TEST(legacy_and_blocking_streams_wait_for_each_others_earlier_work),
         TEST(mark_after_all_is_done_when_every_earlier_operation_is),

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 SOURCES = pathlib.Path("/etc/apt")
 PACKAGES = """
@@ -18,7 +19,7 @@ python3-numba python3-llvmlite libllvm14 python3-numpy python3-pkg-resources pyt
 libblas3 liblapack3 libgfortran5 libquadmath0 libtbb12 libtbbbind-2-5 libtbbmalloc2 libhwloc15
 libedit2 libbsd0 libmd0 libffi8 libtinfo6 libxml2 libicu72 libgomp1 libz3-4
 """.split()
-APT_TIMEOUT_S = 240
+BUDGET_S = 240  # for all of apt; what has not come by then is missing
 
 
 def debian_stanzas():
@@ -49,6 +50,7 @@ class Apt:
 
     def __init__(self, home):
         self.home = home
+        self.end = time.monotonic() + BUDGET_S
         for name in ("etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial", "debs"):
             (home / name).mkdir(parents=True, exist_ok=True)
         (home / "etc/debian.sources").write_text("\n".join(debian_stanzas()), encoding="utf-8")
@@ -57,12 +59,20 @@ class Apt:
         for key, value in (("Dir::Etc", home / "etc"), ("Dir::Etc::sourcelist", home / "etc/debian.sources"), ("Dir::Etc::sourceparts", "-"),
                            ("Dir::Etc::trustedparts", "/etc/apt/trusted.gpg.d"), ("Dir::State", home / "state"),
                            ("Dir::State::status", home / "state/status"), ("Dir::Cache", home / "cache"), ("Acquire::Retries", 2),
-                           ("Acquire::http::Timeout", 20), ("Acquire::Languages", "none"), ("APT::Sandbox::User", "root")):
+                           ("Acquire::http::Timeout", 20), ("APT::Update::Error-Mode", "any"), ("Acquire::Languages", "none"), ("APT::Sandbox::User", "root")):
             self.options += ["-o", f"{key}={value}"]
 
     def run(self, *args):
-        return subprocess.run(["apt-get", "-q", *self.options, *args], cwd=self.home / "debs", capture_output=True, text=True,
-                              timeout=APT_TIMEOUT_S, env=dict(os.environ, LC_ALL="C"))
+        """None when all went well, else the last line of what apt-get said."""
+        try:
+            got = subprocess.run(["apt-get", "-q", *self.options, *args], cwd=self.home / "debs", capture_output=True, text=True,
+                                 timeout=max(0.1, self.end - time.monotonic()), env=dict(os.environ, LC_ALL="C"))
+        except subprocess.TimeoutExpired:
+            return f"apt-get {args[0]} took longer than the {BUDGET_S} s there are for all of it"
+        except OSError as e:
+            return f"apt-get: {e}"
+        said = (got.stderr or got.stdout).strip().splitlines()
+        return None if got.returncode == 0 else said[-1] if said else f"apt-get {args[0]}: exit status {got.returncode}"
 
 
 def fetch(home):
@@ -74,18 +84,17 @@ def fetch(home):
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
         home.mkdir(parents=True, exist_ok=True)
         apt = Apt(home)
-        try:
-            update = apt.run("update")
-        except (OSError, subprocess.TimeoutExpired) as e:
-            return root, {name: f"apt-get update: {e}" for name in PACKAGES}
+        why = apt.run("update")
+        if why:
+            return root, {name: why for name in PACKAGES}
         missing = {}
         apt.run("download", *PACKAGES)  # all or, when one is unknown, none
         for name in PACKAGES:
             if any((home / "debs").glob(f"{name}_*.deb")):
                 continue
-            got = apt.run("download", name)
-            if got.returncode != 0:
-                missing[name] = ((got.stderr or update.stderr or update.stdout).strip().splitlines() or ["no reason given"])[-1]
+            why = apt.run("download", name)
+            if why:
+                missing[name] = why
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()
         for deb in sorted((home / "debs").glob("*.deb")):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver scan on made-up driver roots, the spec builder, the strict validator and the library's
- * installation. */
+ * installation and sweep: one file, for they share the made-up host of `struct world`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -50,15 +50,21 @@ static int section(const struct cubin *c, uint32_t index, Elf64_Shdr *s)
     return s->sh_type == SHT_NOBITS || inside(c, s->sh_offset, s->sh_size) ? 0 : -EINVAL;
 }
 
+/* The bytes of a section that has some in the file; NULL otherwise. */
+static const unsigned char *content(const struct cubin *c, const Elf64_Shdr *s)
+{
+    return s->sh_type == SHT_NOBITS ? NULL : c->bytes + s->sh_offset;
+}
+
 /* A string of a string section, NUL within it; NULL when it is not. */
 static const char *string(const struct cubin *c, const Elf64_Shdr *strings, uint64_t offset)
 {
-    const char *text = (const char *)c->bytes + strings->sh_offset;
+    const unsigned char *text = content(c, strings);
 
-    if (strings->sh_type == SHT_NOBITS || offset >= strings->sh_size ||
+    if (!text || offset >= strings->sh_size ||
         !memchr(text + offset, '\0', strings->sh_size - offset))
         return NULL;
-    return text + offset;
+    return (const char *)text + offset;
 }
 
 static const char *section_name(const struct cubin *c, const Elf64_Shdr *s)
@@ -204,14 +210,14 @@ static bool attribute(const unsigned char *info, uint64_t size, uint64_t *at, in
 /* .nv.info.K */
 static int kernel_info(const struct cubin *c, const Elf64_Shdr *s, struct sim_image_kernel *k)
 {
-    const unsigned char *info = c->bytes + s->sh_offset, *value;
+    const unsigned char *info = content(c, s), *value;
     size_t room = s->sh_size / 16, count = 0; /* a parameter takes 16 bytes */
     struct found_param *found;
     uint64_t at = 0;
     uint32_t bytes;
     int code, rc;
 
-    if (s->sh_type == SHT_NOBITS || k->param_count)
+    if (!info || k->param_count)
         return -EINVAL;
     found = calloc(room + 1, sizeof(*found));
     if (!found)
@@ -236,12 +242,12 @@ static int kernel_info(const struct cubin *c, const Elf64_Shdr *s, struct sim_im
 /* .nv.info: attributes of symbols, which bring the symbol's number */
 static void file_info(const struct cubin *c, const Elf64_Shdr *s, struct sim_image *image)
 {
-    const unsigned char *info = c->bytes + s->sh_offset, *value;
+    const unsigned char *info = content(c, s), *value;
     uint64_t at = 0;
     uint32_t bytes;
     int code;
 
-    while (s->sh_type != SHT_NOBITS && attribute(info, s->sh_size, &at, &code, &value, &bytes)) {
+    while (info && attribute(info, s->sh_size, &at, &code, &value, &bytes)) {
         struct sim_image_kernel *k;
         const char *name;
         Elf64_Sym y;

@@ -69,7 +69,9 @@ static CUresult front_set(struct front *f, const CUgraphNode *nodes, size_t coun
     if (count)
         memcpy(copy, nodes, count * sizeof(CUgraphNode));
     front_free(f);
-    *f = (struct front){copy, data, count};
+    f->nodes = copy;
+    f->data = data;
+    f->count = count;
     return CUDA_SUCCESS;
 }
 

@@ -42,7 +42,7 @@ static bool copy_readable(void *to, const void *from, size_t bytes)
 /* A wrapper's container; other images are themselves. */
 static const void *unwrapped(const void *bytes)
 {
-    struct wrapper w;
+    struct wrapper w = {0};
 
     if (copy_readable(&w, bytes, sizeof(w)) && w.magic == SIM_FATBIN_WRAPPER_MAGIC)
         return w.data;

@@ -230,6 +230,29 @@ static void cubin_with_parameters_that_overlap_is_refused(void **state)
     free(bytes);
 }
 
+static void cubin_whose_names_lie_nowhere_is_refused(void **state)
+{
+    static const int which[] = {NAMES, INFO, KERNEL_INFO, STRINGS};
+    struct sim_image image;
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(which) / sizeof(which[0]); i++) {
+        unsigned char *bytes = make(&size);
+        Elf64_Shdr s;
+        size_t at = sizeof(Elf64_Ehdr) + (size_t)which[i] * sizeof(s);
+
+        memcpy(&s, bytes + at, sizeof(s));
+        s.sh_type = SHT_NOBITS; /* whose offset nobody checks */
+        s.sh_offset = UINT64_MAX - 7;
+        memcpy(bytes + at, &s, sizeof(s));
+        assert_int_equal(read_copy(bytes, size, &image),
+                         which[i] == NAMES || which[i] == KERNEL_INFO ? -EINVAL : 0);
+        sim_image_free(&image);
+        free(bytes);
+    }
+}
+
 static size_t entry(unsigned char *at, uint16_t kind, uint32_t cc, uint32_t flags, uint64_t bytes)
 {
     uint32_t header = 64;
@@ -317,6 +340,7 @@ int main(void)
         cmocka_unit_test(cubin_cut_anywhere_is_refused_or_whole),
         cmocka_unit_test(cubin_with_any_byte_changed_is_read_or_refused),
         cmocka_unit_test(cubin_with_parameters_that_overlap_is_refused),
+        cmocka_unit_test(cubin_whose_names_lie_nowhere_is_refused),
         cmocka_unit_test(fatbin_entry_for_a_device_is_the_newest_that_runs),
         cmocka_unit_test(fatbin_cut_anywhere_is_refused),
     };

@@ -75,6 +75,55 @@ static void globals_have_the_size_of_their_arrays(void **state)
     sim_image_free(&ptx);
 }
 
+static void initial_values_fill_their_places(void **state)
+{
+    static const char text[] = ".version 8.4\n.target sm_90a\n"
+                               ".global .u16 pairs[][2] = {{1, 2}, {3}, {-1}};\n"
+                               ".const .f32 half = 0f3F000000;\n"
+                               ".global .u64 where[2] = {generic(half)+8, 7};\n"
+                               ".global .attribute(.managed) .s32 seen = 0x10;\n";
+    const uint16_t pairs[] = {1, 2, 3, 0, 0xffff};
+    const uint64_t where[] = {0, 7};
+    struct sim_image ptx = {0};
+    uint32_t line = 0;
+
+    (void)state;
+    assert_int_equal(sim_ptx_read(text, &ptx, &line), 0);
+    assert_int_equal(ptx.cc, 90);
+    assert_int_equal(ptx.ptx_version, 84);
+    assert_int_equal(ptx.globals[0].bytes, 12);
+    assert_true(ptx.globals[0].initial_bytes >= sizeof(pairs));
+    assert_memory_equal(ptx.globals[0].initial, pairs, sizeof(pairs));
+    assert_int_equal(*(uint32_t *)ptx.globals[1].initial, 0x3f000000);
+    assert_true(ptx.globals[1].is_constant);
+    assert_memory_equal(ptx.globals[2].initial, where, sizeof(where));
+    assert_true(ptx.globals[3].is_managed);
+    assert_int_equal(ptx.constant_bytes, 4);
+    sim_image_free(&ptx);
+}
+
+static void body_says_what_a_kernel_takes(void **state)
+{
+    static const char text[] =
+        ".version 8.0\n.visible .entry k(.param .u32 n)\n.reqntid 8, 4\n.reqnctapercluster 2, 2\n"
+        "{ .reg .b32 %r<9>;\n .shared .align 16 .b8 a[100]; .shared .f64 b;\n"
+        "  .local .align 4 .b8 d[20];\n"
+        "L: ld.shared.f32 %f1, [a]; { .shared .b8 c[8]; } st.local.u32 [d], %r1; ret; }\n"
+        ".entry after() { ret; }\n";
+    struct sim_image ptx = {0};
+    uint32_t line = 0;
+
+    (void)state;
+    assert_int_equal(sim_ptx_read(text, &ptx, &line), 0);
+    assert_int_equal(ptx.kernel_count, 2);
+    assert_int_equal(ptx.kernels[0].shared_bytes, 104 + 8 + 8);
+    assert_int_equal(ptx.kernels[0].local_bytes, 20);
+    assert_int_equal(ptx.kernels[0].max_threads, 32);
+    assert_int_equal(ptx.kernels[0].cluster[1], 2);
+    assert_int_equal(ptx.kernels[0].cluster[2], 1);
+    sim_image_free(&ptx);
+}
+
 static void malformed_declarations_are_refused(void **state)
 {
     static const char *const texts[] = {
@@ -123,6 +172,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_of_a_compilers_text_are_found_with_their_parameters),
         cmocka_unit_test(globals_have_the_size_of_their_arrays),
+        cmocka_unit_test(initial_values_fill_their_places),
+        cmocka_unit_test(body_says_what_a_kernel_takes),
         cmocka_unit_test(malformed_declarations_are_refused),
         cmocka_unit_test(unfinished_text_ends_the_scan),
     };

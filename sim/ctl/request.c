@@ -55,13 +55,17 @@ int sim_ctl_command(const struct sim_connection *c, const json_t *command, json_
 {
     alq_auto_free char *text = alq_json_dump(command);
     size_t len = text ? strlen(text) : 0, bytes = sizeof(struct sim_header) + len;
-    alq_auto_free struct sim_command *request = malloc(bytes);
+    union {
+        struct sim_command command;
+        char bytes[SIM_COMMAND_BYTES];
+    } message;
+    struct sim_command *request = &message.command;
     const char *error;
     int rc;
 
-    if (!text || !request)
+    if (!text)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    if (bytes > SIM_COMMAND_BYTES)
+    if (bytes > sizeof(message))
         return alq_err_set(err, ALQ_ERANGE, "the command is longer than %u bytes",
                            SIM_COMMAND_BYTES);
     request->header = (struct sim_header){SIM_COMMAND, (uint32_t)bytes};

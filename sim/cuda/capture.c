@@ -208,6 +208,15 @@ CUresult capture_host(struct CUstream_st *s, CUhostFn function, void *data)
     return add(s, &params, &node);
 }
 
+CUresult capture_child(struct CUstream_st *s, CUgraph child)
+{
+    struct node_params params;
+    CUgraphNode node;
+
+    TRY(child_fill(child, &params));
+    return add(s, &params, &node);
+}
+
 CUresult capture_memops(struct CUstream_st *s, unsigned int count,
                         const CUstreamBatchMemOpParams *ops)
 {

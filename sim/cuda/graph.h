@@ -160,6 +160,9 @@ CUresult steps_make(struct CUgraph_st *graph, struct step **steps, size_t *count
 void steps_free(struct step *steps, size_t count);
 CUresult exec_check(CUgraphExec exec);
 
+/* capture.c: the graph is copied. */
+CUresult capture_child(struct CUstream_st *stream, CUgraph child);
+
 /* user_object.c */
 CUresult users_copy(const struct user_reference *from, size_t count, struct user_reference **to);
 void users_free(struct user_reference *users, size_t count);

@@ -493,6 +493,43 @@ static CUresult launch_in(struct CUgraphExec_st *e, struct CUstream_st *s)
     return CUDA_SUCCESS;
 }
 
+/* The steps as a graph again, for a capture that launches it: the child's. */
+static CUresult graph_of(const struct CUgraphExec_st *e, struct CUgraph_st **graph)
+{
+    struct CUgraphNode_st **nodes = calloc(e->count + 1, sizeof(struct CUgraphNode_st *));
+    struct CUgraph_st *g = graph_new();
+    CUresult rc = nodes && g ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+    for (size_t i = 0; rc == CUDA_SUCCESS && i < e->count; i++) {
+        const struct step *s = &e->steps[i];
+        struct node_params params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+
+        if (!s->is_disabled)
+            rc = params_copy(&s->params, &params);
+        if (rc == CUDA_SUCCESS)
+            rc = node_add(g, NULL, NULL, 0, &params, &nodes[i]);
+        for (size_t k = 0; rc == CUDA_SUCCESS && k < s->after_count; k++)
+            rc = edge_add(g, nodes[s->after[k]], nodes[i], NULL);
+    }
+    free(nodes);
+    if (rc != CUDA_SUCCESS && g)
+        graph_drop(g);
+    if (rc == CUDA_SUCCESS)
+        *graph = g;
+    return rc;
+}
+
+static CUresult launch_captured(struct CUgraphExec_st *e, struct CUstream_st *s)
+{
+    struct CUgraph_st *g;
+    CUresult rc;
+
+    TRY(graph_of(e, &g));
+    rc = capture_child(s, g);
+    graph_drop(g);
+    return rc;
+}
+
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     struct CUstream_st *s;
@@ -500,7 +537,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
     TRY(exec_check(exec));
     TRY(stream_meant(stream, &s));
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (atomic_load(&s->capture))
+        return launch_captured(exec, s);
     if (s->is_legacy && capture_implicit(s->context))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     TRY(cuCtxPushCurrent_v2(s->context));

@@ -47,9 +47,9 @@ struct sim_model_client *sim_model_client_new(struct sim_model *model, void *tag
 void sim_model_client_free(struct sim_model_client *client);
 
 /*
- * Takes one operation, submitted at latest_ns or before: a later time counts as that, one before the
- * client's last or the model's as these. 0; -EINVAL for what makes no sense (a stream that is not
- * open, a device or kind there is none of), with nothing changed; -ENOMEM.
+ * Takes one operation, submitted at latest_ns or before: a later time counts as that, one before
+ * the client's last or the model's as these. 0; -EINVAL for what makes no sense (a stream that is
+ * not open, a device or kind there is none of), with nothing changed; -ENOMEM.
  */
 int sim_model_push(struct sim_model_client *client, const struct sim_op *op, uint64_t latest_ns);
 

@@ -57,18 +57,23 @@ static uint16_t learn(CUcontext handle, struct alq_dev *dev, uint64_t charged_by
 
 struct alq_here alq_context_here(void)
 {
-    struct alq_here here = {NULL, 0};
+    struct alq_here here = {NULL, 0, CUDA_SUCCESS};
     CUcontext handle = NULL;
 
     alq_core_renew();
-    if (!ALQ_HAS(cuCtxGetCurrent) || ALQ_CALL(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || !handle)
+    if (!ALQ_HAS(cuCtxGetCurrent))
+        return here;
+    CUresult result = ALQ_CALL(cuCtxGetCurrent, &handle);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_INITIALIZED)
+        here.error = result;
+    if (result != CUDA_SUCCESS || !handle)
         return here;
     here.context = number_of(handle);
     if (here.context) {
         here.dev = contexts[here.context - 1].dev;
         return here;
     }
-    here.dev = alq_dev_current();
+    here.error = alq_dev_find_current(&here.dev);
     if (here.dev) {
         alq_lock_take(&alq_process_page()->lock_context);
         here.context = learn(handle, here.dev, 0);
@@ -142,9 +147,10 @@ static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
         return CUDA_SUCCESS;
     if (alq_core_mode() == ALQ_MODE_BROKEN)
         return CUDA_ERROR_NOT_PERMITTED;
-    struct alq_dev *found = alq_dev_of(ordinal);
+    struct alq_dev *found;
+    CUresult result = alq_dev_find(ordinal, &found);
     if (!found)
-        return CUDA_SUCCESS;
+        return result;
     *bytes = alq_dev_context_bytes(found);
     if (!alq_charge(found, 0, *bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -13,10 +13,11 @@
 #include "vgpu/core.h"
 
 /* The calling thread's current context: its number (0: none, or not followed) and its device (NULL:
- * none, or no share). */
+ * none, or no share). error: the driver did not tell, and what would be limited must not go on. */
 struct alq_here {
     struct alq_dev *dev;
     uint16_t context;
+    CUresult error;
 };
 
 struct alq_here alq_context_here(void);

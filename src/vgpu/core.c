@@ -159,14 +159,16 @@ struct met {
     char uuid[ALQ_UUID_BYTES];
 };
 
-/* No lock is held: the driver may take its time. -1: it does not answer yet. */
-static int meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count)
+/* No lock is held: the driver may take its time. */
+static CUresult meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count, int *driver_has)
 {
     int count = 0;
 
-    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet) ||
-        ALQ_CALL(cuDeviceGetCount, &count) != CUDA_SUCCESS)
-        return -1;
+    if (!ALQ_HAS(cuDeviceGetCount) || !ALQ_HAS(cuDeviceGet))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult counted = ALQ_CALL(cuDeviceGetCount, &count);
+    if (counted != CUDA_SUCCESS)
+        return counted;
     for (int i = 0; i < count && *met_count < ALQ_DEVICES_MAX; i++) {
         struct met *at = &met[*met_count];
         CUuuid uuid;
@@ -175,27 +177,33 @@ static int meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count)
             result = ALQ_HAS(cuDeviceGetUuid_v2) ? ALQ_CALL(cuDeviceGetUuid_v2, &uuid, at->ordinal)
                      : ALQ_HAS(cuDeviceGetUuid)  ? ALQ_CALL(cuDeviceGetUuid, &uuid, at->ordinal)
                                                  : CUDA_ERROR_NOT_FOUND;
-        if (result != CUDA_SUCCESS || at->ordinal < 0 || at->ordinal >= (int)ORDINALS)
+        /* A device that does not tell its UUID might be the one with the share. */
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (at->ordinal < 0 || at->ordinal >= (int)ORDINALS)
             continue;
         uuid_text(&uuid, at->uuid);
         at->env_index = config.is_env ? alq_env_index(&config.env, at->uuid, (uint32_t)count) : 0;
         (*met_count)++;
     }
-    return count;
+    *driver_has = count;
+    return CUDA_SUCCESS;
 }
 
-static bool know_devices(void)
+/* CUDA_ERROR_NOT_INITIALIZED: there is nothing to know (yet), the driver refuses by itself. */
+static CUresult know_devices(void)
 {
     struct met met[ALQ_DEVICES_MAX];
     uint32_t met_count = 0;
+    int count = 0;
 
     if (__builtin_expect(atomic_load_explicit(&devices_known, memory_order_acquire) == 1, 1))
-        return true;
+        return CUDA_SUCCESS;
     if (alq_core_mode() != ALQ_MODE_LIMITED)
-        return false;
-    int count = meet_devices(met, &met_count);
-    if (count < 0)
-        return false;
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = meet_devices(met, &met_count, &count);
+    if (result != CUDA_SUCCESS)
+        return result;
     alq_lock_take(&alq_process_page()->lock_core);
     if (atomic_load_explicit(&devices_known, memory_order_relaxed) != 1) {
         for (uint32_t i = 0; i < met_count; i++) {
@@ -212,27 +220,48 @@ static bool know_devices(void)
         atomic_store_explicit(&devices_known, 1, memory_order_release);
     }
     alq_lock_drop(&alq_process_page()->lock_core);
-    return true;
+    return CUDA_SUCCESS;
+}
+
+CUresult alq_dev_find(CUdevice ordinal, struct alq_dev **dev)
+{
+    *dev = NULL;
+    CUresult result = know_devices();
+    if (result == CUDA_SUCCESS && ordinal >= 0 && ordinal < (int)ORDINALS && of_ordinal[ordinal])
+        *dev = &devices[of_ordinal[ordinal] - 1];
+    return result == CUDA_ERROR_NOT_INITIALIZED ? CUDA_SUCCESS : result;
+}
+
+CUresult alq_dev_find_current(struct alq_dev **dev)
+{
+    CUdevice ordinal = 0;
+
+    *dev = NULL;
+    CUresult result = know_devices();
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_NOT_INITIALIZED ? CUDA_SUCCESS : result;
+    if (driver_count == 1) {
+        *dev = device_count ? &devices[0] : NULL;
+        return CUDA_SUCCESS;
+    }
+    if (!ALQ_HAS(cuCtxGetDevice))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = ALQ_CALL(cuCtxGetDevice, &ordinal);
+    if (result == CUDA_ERROR_INVALID_CONTEXT) /* none is current: the driver refuses by itself */
+        return CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? alq_dev_find(ordinal, dev) : result;
 }
 
 struct alq_dev *alq_dev_of(CUdevice ordinal)
 {
-    if (!know_devices() || ordinal < 0 || ordinal >= (int)ORDINALS || of_ordinal[ordinal] == 0)
-        return NULL;
-    return &devices[of_ordinal[ordinal] - 1];
+    struct alq_dev *dev;
+    return alq_dev_find(ordinal, &dev) == CUDA_SUCCESS ? dev : NULL;
 }
 
 struct alq_dev *alq_dev_current(void)
 {
-    CUdevice ordinal = 0;
-
-    if (!know_devices())
-        return NULL;
-    if (driver_count == 1)
-        return device_count ? &devices[0] : NULL;
-    if (ALQ_CALL(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS)
-        return NULL;
-    return alq_dev_of(ordinal);
+    struct alq_dev *dev;
+    return alq_dev_find_current(&dev) == CUDA_SUCCESS ? dev : NULL;
 }
 
 struct alq_dev *alq_dev_at(uint32_t index)

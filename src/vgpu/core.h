@@ -85,15 +85,18 @@ int alq_core_attach(void);
 CUresult alq_core_admit(void);
 
 /*
- * The state of a device, or NULL: the device has no share (its use is not limited), or the driver
- * is not initialised. The first call asks the driver for its devices and their UUIDs.
+ * The state of a device: NULL where it has no share (its use is not limited), or the driver is not
+ * initialised. The first call asks the driver for its devices and their UUIDs. An error is the
+ * driver's answer to such a question of ours: what would be limited must not go on then.
  */
-struct alq_dev *alq_dev_of(CUdevice ordinal);
+CUresult alq_dev_find(CUdevice ordinal, struct alq_dev **dev);
 
-/*
- * The device of the calling thread's current context, or NULL: no context, no share. Costs no
- * driver call while the process has one device, else one cuCtxGetDevice.
- */
+/* The same of the calling thread's current context. Costs no driver call while the process has one
+ * device, else one cuCtxGetDevice. */
+CUresult alq_dev_find_current(struct alq_dev **dev);
+
+/* For those who only tell: NULL on an error too. */
+struct alq_dev *alq_dev_of(CUdevice ordinal);
 struct alq_dev *alq_dev_current(void);
 
 /* Devices with a share, once alq_dev_of has found them; NULL past the end. */

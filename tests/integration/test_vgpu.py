@@ -177,6 +177,28 @@ class Limit(Case):
         self.assertLess(left, GRANULE)
         self.assertEqual(client.ok("info")[1], 4 * GIB)
 
+    def test_driver_that_does_not_answer_the_library_opens_nothing(self):
+        """What the library cannot ask (which device is this?) is refused with the driver's error, and good again after."""
+        def simctl(*command):
+            subprocess.run([SIMCTL, "--socket", STATE["dir"] / "simgpud.sock", *command], check=True, stdout=subprocess.DEVNULL)
+
+        self.addCleanup(simctl, "clear")
+        self.share(1 * GIB)
+        for entry in ("cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetUuid*", "cuCtxGetCurrent", "cuCtxGetDevice", "cuMemGetInfo*", "cu*"):
+            with self.subTest(entry):
+                simctl("fault", entry, "--return", "999", "--own", "libvgpu.so")
+                client = Client(self)
+                client.ok("init")
+                first = client.call("ctx 0")[0]
+                self.assertIn(client.call(f"alloc {2 * GIB}")[0], (999, OUT_OF_MEMORY, INVALID_CONTEXT))
+                simctl("clear")
+                if first:
+                    self.assertEqual(first, 999)
+                    client.ok("ctx 0")
+                self.assertEqual(client.call(f"alloc {2 * GIB}")[0], OUT_OF_MEMORY)
+                client.ok(f"alloc {512 * MIB}")
+                client.close()
+
     def test_odd_limit_is_exact(self):
         limit = 3 * GIB + 12345
         self.share(limit)

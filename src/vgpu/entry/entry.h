@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of cuda.def and nvml.def as C sees them: an index per row, the declarations of the
- * wrappers, and the tables of names and wrapper addresses that entry.S lays out with offsets instead
- * of pointers, so that the loader has nothing to relocate.
+ * wrappers, and the tables of names and wrapper addresses that entry.S lays out with offsets
+ * instead of pointers, so that the loader has nothing to relocate.
  */
 #ifndef ALQ_VGPU_ENTRY_H
 #define ALQ_VGPU_ENTRY_H

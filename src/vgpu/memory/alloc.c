@@ -26,6 +26,8 @@ static CUresult reserve(struct ticket *t, uint64_t counted, uint64_t overhead)
     if (alq_core_mode() == ALQ_MODE_BROKEN)
         return CUDA_ERROR_NOT_PERMITTED;
     struct alq_here here = alq_context_here();
+    if (here.error != CUDA_SUCCESS)
+        return here.error;
     /* Without a context, or for nothing, the driver has its own answer. */
     if (!here.dev || counted == 0)
         return CUDA_SUCCESS;

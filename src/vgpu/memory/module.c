@@ -68,6 +68,8 @@ static CUresult load_begin(struct load *load, uint64_t bytes)
     if (alq_core_mode() == ALQ_MODE_BROKEN)
         return CUDA_ERROR_NOT_PERMITTED;
     struct alq_here here = alq_context_here();
+    if (here.error != CUDA_SUCCESS)
+        return here.error;
     if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || bytes > UINT32_MAX / 2)
         return CUDA_SUCCESS;
     load->most_bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;

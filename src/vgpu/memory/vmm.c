@@ -47,8 +47,11 @@ ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes
     if (alq_core_mode() == ALQ_MODE_BROKEN)
         return CUDA_ERROR_NOT_PERMITTED;
     alq_core_renew();
-    if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        dev = alq_dev_of(prop->location.id);
+    if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        CUresult result = alq_dev_find(prop->location.id, &dev);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
     if (dev && !alq_charge(dev, bytes, 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ALQ_CALL(cuMemCreate, handle, bytes, prop, flags);

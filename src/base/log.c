@@ -2,24 +2,42 @@
 /*
  * Log lines. Each is built in a buffer of PIPE_BUF bytes on the stack and written by one write(2),
  * which a pipe (and the journal behind it) keeps whole; what does not fit is cut, and the line
- * stays well-formed. Any thread, no locks; the settings are written before threads start. errno is
- * left as it was.
+ * stays well-formed. A write never waits for a reader: a line that cannot be written at once is
+ * dropped and counted, and the next one that can says how many went before. Any thread, no locks;
+ * the settings are written before threads start. errno is left as it was.
  */
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+/* How not to wait for a reader; O_NONBLOCK on the descriptor that we were given would be felt by
+ * everybody who shares it. */
+enum way {
+    WAY_WRITE, /* it is a file, or opened by us for not waiting */
+    WAY_SEND,  /* a socket, as of the journal */
+    WAY_POLL,  /* asked first whether it would wait */
+};
 
 static struct {
     enum alq_log_level level;
     enum alq_log_format format;
     int fd;
-} settings = {ALQ_LOG_INFO, ALQ_LOG_TEXT, STDERR_FILENO};
+    int own_fd; /* fd when we opened it, else -1 */
+    enum way way;
+} settings = {ALQ_LOG_INFO, ALQ_LOG_TEXT, STDERR_FILENO, -1, WAY_WRITE};
+
+static atomic_uint lost_lines; /* any thread, relaxed: only a figure */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -198,11 +216,36 @@ static void build_json(struct line *l, enum alq_log_level level, const char *mod
     put_tail(l, "}\n");
 }
 
+/* A pipe or terminal is opened a second time; that needs rights on it that we may not have, and a
+ * reader. */
+static void choose_way(int fd)
+{
+    struct stat st;
+    char path[32];
+    settings.fd = fd;
+    settings.way = WAY_POLL;
+    if (settings.own_fd >= 0)
+        close(settings.own_fd);
+    settings.own_fd = -1;
+    if (fstat(fd, &st) || S_ISREG(st.st_mode)) {
+        settings.way = WAY_WRITE;
+    } else if (S_ISSOCK(st.st_mode)) {
+        settings.way = WAY_SEND;
+    } else {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        settings.own_fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    }
+    if (settings.own_fd >= 0) {
+        settings.fd = settings.own_fd;
+        settings.way = WAY_WRITE;
+    }
+}
+
 void alq_log_init(enum alq_log_level level, enum alq_log_format format, int fd)
 {
     settings.level = level;
     settings.format = format;
-    settings.fd = fd;
+    choose_way(fd);
 }
 
 int alq_log_level_parse(const char *text, enum alq_log_level *level, struct alq_err *err)
@@ -233,6 +276,50 @@ int alq_log_enabled(enum alq_log_level level)
     return level <= settings.level;
 }
 
+static void build(struct line *l, enum alq_log_level level, const char *module,
+                  const struct alq_log_kv *kv, const char *message)
+{
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    char seconds[32];
+    char when[48];
+    strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when, sizeof(when), "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
+
+    l->len = 0;
+    l->is_full = 0;
+    if (settings.format == ALQ_LOG_JSON)
+        build_json(l, level, module, kv, when, message);
+    else
+        build_text(l, level, module, kv, when, message);
+}
+
+static int write_line(const struct line *l)
+{
+    ssize_t n;
+    struct pollfd room = {.fd = settings.fd, .events = POLLOUT};
+    if (settings.way == WAY_POLL && poll(&room, 1, 0) != 1)
+        return -1;
+    do {
+        if (settings.way == WAY_SEND)
+            n = send(settings.fd, l->buf, l->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        else
+            n = write(settings.fd, l->buf, l->len);
+    } while (n < 0 && errno == EINTR);
+    return n < 0 ? -1 : 0;
+}
+
+static int write_lost(unsigned lost)
+{
+    char message[64];
+    struct line l;
+    snprintf(message, sizeof(message), "%u lines are lost: they could not be written", lost);
+    build(&l, ALQ_LOG_WARN, "log", NULL, message);
+    return write_line(&l);
+}
+
 void alq_log_write(enum alq_log_level level, const char *module, const struct alq_log_kv *kv,
                    const char *fmt, ...)
 {
@@ -244,27 +331,12 @@ void alq_log_write(enum alq_log_level level, const char *module, const struct al
         message[0] = '\0';
     va_end(ap);
 
-    struct timespec now;
-    struct tm tm;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    char seconds[32];
-    char when[48];
-    strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(when, sizeof(when), "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
-
     struct line l;
-    l.len = 0;
-    l.is_full = 0;
-    if (settings.format == ALQ_LOG_JSON)
-        build_json(&l, level, module, kv, when, message);
-    else
-        build_text(&l, level, module, kv, when, message);
-
-    /* A log that cannot be written is no reason to stop or to block: the line is dropped. */
-    ssize_t n;
-    do {
-        n = write(settings.fd, l.buf, l.len);
-    } while (n < 0 && errno == EINTR);
+    build(&l, level, module, kv, message);
+    unsigned lost = atomic_exchange_explicit(&lost_lines, 0, memory_order_relaxed);
+    if (lost && !write_lost(lost))
+        lost = 0;
+    if (lost || write_line(&l))
+        atomic_fetch_add_explicit(&lost_lines, lost + 1, memory_order_relaxed);
     errno = saved;
 }

@@ -18,7 +18,8 @@ struct alq_log_kv {
     const char *value; /* NULL: the pair is left out */
 };
 
-/* Defaults: ALQ_LOG_INFO, ALQ_LOG_TEXT, descriptor 2. Call before threads start. */
+/* Defaults: ALQ_LOG_INFO, ALQ_LOG_TEXT, descriptor 2. Call before threads start. From then on no
+ * line waits for its reader: it is dropped, and a later line tells how many were. */
 void alq_log_init(enum alq_log_level level, enum alq_log_format format, int fd);
 
 int alq_log_level_parse(const char *text, enum alq_log_level *level, struct alq_err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines, read back from the pipe they were written to. */
+/* Log lines, read back from the pipe they were written to, and not written where nobody reads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,10 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -159,18 +162,6 @@ static void level_below_the_limit_writes_nothing(void **state)
     assert_false(alq_log_enabled(ALQ_LOG_INFO));
 }
 
-static void write_to_a_full_pipe_is_dropped_and_keeps_errno(void **state)
-{
-    (void)state;
-    alq_log_init(ALQ_LOG_INFO, ALQ_LOG_TEXT, pipe_fds[1]);
-    char fill[PIPE_BUF] = {0};
-    while (write(pipe_fds[1], fill, sizeof(fill)) > 0)
-        ;
-    errno = ENOTDIR;
-    alq_info(NULL, "lost");
-    assert_int_equal(errno, ENOTDIR);
-}
-
 static void parse_known_names_gives_values_else_error(void **state)
 {
     (void)state;
@@ -191,6 +182,102 @@ static void parse_known_names_gives_values_else_error(void **state)
     assert_non_null(strstr(err.text, "\"xml\""));
 }
 
+/* ---- a reader that does not read ---------------------------------------------------------------
+ */
+
+static unsigned lines_in(int fd, char *last, size_t size)
+{
+    static char text[PIPE_BUF];
+    unsigned lines = 0;
+    size_t at = 0;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    for (ssize_t n; (n = read(fd, text, sizeof(text))) > 0;) {
+        for (ssize_t i = 0; i < n; i++) {
+            if (text[i] != '\n' && at + 1 < size)
+                last[at++] = text[i];
+            if (text[i] != '\n')
+                continue;
+            last[at] = '\0';
+            at = 0;
+            lines++;
+        }
+    }
+    return lines;
+}
+
+/* Writes more than the descriptor takes: with one that waits, the alarm ends the test. */
+static void lose_lines(int reader, int writer)
+{
+    enum { LINES = 20000 };
+    char last[256];
+    assert_int_equal(fcntl(writer, F_GETFL) & O_NONBLOCK, 0);
+    alq_log_init(ALQ_LOG_INFO, ALQ_LOG_TEXT, writer);
+    alarm(30);
+    for (int i = 0; i < LINES; i++)
+        alq_info(NULL, "line");
+    alarm(0);
+    assert_int_equal(fcntl(writer, F_GETFL) & O_NONBLOCK, 0); /* of whoever shares it */
+    unsigned kept = lines_in(reader, last, sizeof(last));
+    assert_in_range(kept, 1, LINES - 1);
+    assert_string_equal(without_time(last), "info test: line");
+
+    char want[128], lost[256];
+    alq_info(NULL, "heard again");
+    ssize_t n = read(reader, lost, sizeof(lost) - 1);
+    lost[n > 0 ? n : 0] = '\0';
+    char *second = strchr(lost, '\n');
+    snprintf(want, sizeof(want), "warn log: %u lines are lost: they could not be written",
+             LINES - kept);
+    if (!second) /* a socket's or pipe's read gives what is there: both lines, but for a cut */
+        fail_msg("one line: %s", lost);
+    *second = '\0';
+    assert_string_equal(without_time(lost), want);
+    assert_string_equal(without_time(second + 1), "info test: heard again\n");
+    alq_log_init(ALQ_LOG_INFO, ALQ_LOG_TEXT, STDERR_FILENO);
+    close(reader);
+    close(writer);
+}
+
+static void write_to_a_full_pipe_drops_and_counts(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    lose_lines(fds[0], fds[1]);
+}
+
+static void write_to_a_full_socket_drops_and_counts(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    lose_lines(fds[0], fds[1]);
+}
+
+/* As a daemon that is not root and was given root's pipe. */
+static void write_to_a_full_pipe_of_another_user_drops_and_counts(void **state)
+{
+    (void)state;
+    int fds[2];
+    if (geteuid())
+        skip();
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    assert_int_equal(seteuid(65534), 0);
+    lose_lines(fds[0], fds[1]);
+    assert_int_equal(seteuid(0), 0);
+}
+
+static void write_without_a_reader_is_dropped(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    alq_log_init(ALQ_LOG_INFO, ALQ_LOG_TEXT, pipe_fds[1]);
+    close(pipe_fds[0]);
+    errno = 7;
+    alq_info(NULL, "nobody");
+    assert_int_equal(errno, 7);
+}
+
 #define with_pipe(f) cmocka_unit_test_setup_teardown(f, open_pipe, close_pipe)
 
 int main(void)
@@ -204,7 +291,10 @@ int main(void)
         with_pipe(json_line_cut_at_any_length_is_still_an_object),
         with_pipe(text_line_too_long_is_cut_and_ends),
         with_pipe(level_below_the_limit_writes_nothing),
-        with_pipe(write_to_a_full_pipe_is_dropped_and_keeps_errno),
+        cmocka_unit_test(write_to_a_full_pipe_drops_and_counts),
+        cmocka_unit_test(write_to_a_full_socket_drops_and_counts),
+        cmocka_unit_test(write_to_a_full_pipe_of_another_user_drops_and_counts),
+        with_pipe(write_without_a_reader_is_dropped),
         cmocka_unit_test(parse_known_names_gives_values_else_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML to JSON, see yaml.h. libyaml's document tree is walked once; budget and depth bound the
- * walk, since an alias may refer to anything, its own ancestor included. */
+/* YAML to JSON, see yaml.h. libyaml builds its document in the square of depth and of the number of
+ * anchors, so both are looked at before. Its tree is walked once; budget and depth bound the walk,
+ * since an alias may refer to anything, its own ancestor included. */
 #include "daemon/yaml.h"
 
 #include <errno.h>
@@ -160,16 +161,75 @@ static int parser_error(const yaml_parser_t *parser, const char *what, struct al
                        parser->problem ? parser->problem : "cannot be read");
 }
 
+static const yaml_char_t *anchor_of(const yaml_event_t *event)
+{
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        return event->data.scalar.anchor;
+    case YAML_SEQUENCE_START_EVENT:
+        return event->data.sequence_start.anchor;
+    case YAML_MAPPING_START_EVENT:
+        return event->data.mapping_start.anchor;
+    default:
+        return NULL;
+    }
+}
+
+struct size {
+    unsigned depth;
+    unsigned anchors;
+};
+
+/* NULL, or what is too large about the document up to and with this event. */
+static const char *measure(const yaml_event_t *event, struct size *size)
+{
+    size->anchors += anchor_of(event) != NULL;
+    if (event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT)
+        size->depth++;
+    if (event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT)
+        size->depth--;
+    if (size->depth > ALQ_YAML_DEPTH_MAX + 1) /* the root is not nested */
+        return "nested too deeply";
+    return size->anchors > ALQ_YAML_ANCHORS_MAX ? "too many anchors" : NULL;
+}
+
+static int check_size(const char *data, size_t len, const char *what, struct alq_err *err)
+{
+    yaml_parser_t parser;
+    struct size size = {0};
+    int rc = 0, is_end = 0;
+    if (!yaml_parser_initialize(&parser))
+        return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
+    while (!rc && !is_end) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(&parser, &event)) {
+            rc = parser_error(&parser, what, err);
+            break;
+        }
+        const char *why = measure(&event, &size);
+        if (why)
+            rc = alq_err_set(err, ALQ_EINVAL, "%s: line %zu column %zu: %s", what,
+                             event.start_mark.line + 1, event.start_mark.column + 1, why);
+        is_end = event.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return rc;
+}
+
 int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value,
                    struct alq_err *err)
 {
     yaml_parser_t parser;
     yaml_document_t document, next;
+    int rc = check_size(data, len, what, err);
+    if (rc)
+        return rc;
     if (!yaml_parser_initialize(&parser))
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
     yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
 
-    int rc;
     if (!yaml_parser_load(&parser, &document)) {
         rc = parser_error(&parser, what, err);
         yaml_parser_delete(&parser);

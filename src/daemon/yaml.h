@@ -13,13 +13,14 @@
 #include "base/err.h"
 
 #define ALQ_YAML_DEPTH_MAX 32      /* nesting */
+#define ALQ_YAML_ANCHORS_MAX 1000  /* of a document */
 #define ALQ_YAML_VALUES_MAX 100000 /* values after aliases are expanded */
 
 /*
  * Reads data[0..len). what names the source in errors, which carry line and column. An empty
  * document is an empty object. Refused with ALQ_EINVAL: syntax errors, a second document, a key
- * that is not a scalar or stands twice, nesting or size above the limits (aliases are expanded, so
- * a small file cannot become a large value). *value is the caller's.
+ * that is not a scalar or stands twice, nesting, anchors or size above the limits (aliases are
+ * expanded, so a small file cannot become a large value). *value is the caller's.
  */
 int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value,
                    struct alq_err *err);

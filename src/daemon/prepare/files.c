@@ -268,7 +268,8 @@ static int remove_files(struct alq_files *files, const char *uid, struct alq_err
     alq_auto_free char *path = alq_cdi_path(files->cfg, uid);
     if (!path)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_file_remove(path, 0, err);
+    /* Whatever lies there: a directory would keep its pod from ever ending. */
+    int rc = alq_file_remove_tree(path, err);
     for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX && !rc; i++) {
         char id[ALQ_SHARE_ID_BYTES];
         alq_share_id_format(uid, i, id);

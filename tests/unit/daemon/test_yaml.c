@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -100,6 +102,31 @@ static void parse_of_deep_nesting_is_bounded(void **state)
     assert_null(value);
 }
 
+/* A mebibyte, as a file may have, of what libyaml itself would work on for hours. */
+static void parse_of_a_large_file_takes_no_time(void **state)
+{
+    enum { BYTES = 1024 * 1024 };
+    static const char *const rows[][2] = {{"[", "nested too deeply"},
+                                          {"- ", "nested too deeply"},
+                                          {"? ", "nested too deeply"},
+                                          {"- &a 1\n", "too many anchors"}};
+    (void)state;
+    char *text = malloc(BYTES);
+    assert_non_null(text);
+    alarm(60);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        json_t *value = NULL;
+        for (size_t at = 0, n = strlen(rows[i][0]); at < BYTES; at++)
+            text[at] = rows[i][0][at % n];
+        assert_int_equal(alq_yaml_parse(text, BYTES, "test", &value, &err), ALQ_EINVAL);
+        if (!strstr(err.text, rows[i][1]))
+            fail_msg("%s: %s", rows[i][0], err.text);
+    }
+    alarm(0);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +134,7 @@ int main(void)
         cmocka_unit_test(parse_of_a_mistake_names_its_place),
         cmocka_unit_test(parse_of_nested_aliases_is_bounded),
         cmocka_unit_test(parse_of_deep_nesting_is_bounded),
+        cmocka_unit_test(parse_of_a_large_file_takes_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,9 +147,11 @@ static uint64_t first_in_line(const struct alq_operation *op)
     return 0;
 }
 
-/* ALQ_EBUSY when others hold what op asks for, or came earlier for it. */
-static int check_room(const struct alq_operation *op, struct alq_err *err)
+/* ALQ_EBUSY when others hold what op asks for, or came earlier for it; who they are is looked up
+ * only to be told. */
+static int check_room(const struct alq_operation *op, int is_told, struct alq_err *err)
 {
+    struct alq_err *who = is_told ? err : NULL;
     const struct alq_prepare *p = op->prepare;
     size_t count = p->claims.count + 1;
     const struct alq_operation *other;
@@ -158,9 +160,9 @@ static int check_room(const struct alq_operation *op, struct alq_err *err)
     alq_auto_free struct alq_room_holder *holders = calloc(count, sizeof(*holders));
     if (!holders)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_room_check(op->spec, holders, list_holders(op, 0, holders), err);
+    int rc = alq_room_check(op->spec, holders, list_holders(op, 0, holders), who);
     uint64_t first = rc ? 0 : first_in_line(op);
-    return first ? alq_room_check(op->spec, holders, list_holders(op, first, holders), err) : rc;
+    return first ? alq_room_check(op->spec, holders, list_holders(op, first, holders), who) : rc;
 }
 
 static void wait_for_room(struct alq_operation *op)
@@ -237,7 +239,7 @@ void alq_admit(struct alq_operation *op)
     int rc = read_allocation(op, &err);
     int is_same = !rc && claim->spec && alq_claim_spec_equal(claim->spec, op->spec);
     if (!rc && !is_same)
-        rc = check_room(op, &err);
+        rc = check_room(op, now_ns >= op->refuse_ns, &err);
     if (rc == ALQ_EBUSY && now_ns < op->refuse_ns)
         wait_for_room(op);
     else if (rc)

@@ -118,7 +118,7 @@ int alq_room_check(const struct alq_claim_spec *claim, const struct alq_room_hol
         }
         if (held.memory_bytes + asked.memory_bytes > s->gpu_memory_bytes ||
             held.cores_pct + asked.cores_pct > ALQ_CORES_ALL)
-            return refuse(claim, s, asked, held, holders, count, err);
+            return err ? refuse(claim, s, asked, held, holders, count, err) : ALQ_EBUSY;
     }
     return 0;
 }

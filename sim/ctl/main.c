@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static int top(const struct sim_connection *c, struct alq_err *err)
 
     if ((end && *end) || s < 0.01 || s > 3600)
         return alq_err_set(err, ALQ_EINVAL, "--interval: give seconds from 0.01 to 3600");
-    if ((count_end && *count_end) || n < 0)
+    if ((count_end && *count_end) || n < 0 || n == LONG_MAX)
         return alq_err_set(err, ALQ_EINVAL, "--count: give a whole number");
     return sim_top_run(c, s, n, as_json, err);
 }
@@ -136,16 +137,18 @@ static int run(int words, char **word, struct alq_err *err)
 {
     static struct sim_connection c;
     alq_auto_json json_t *request = NULL;
-    bool is_single = words == 1;
     int rc;
 
     if (strcmp(word[0], "install-root") == 0)
         return install(words, word, err);
-    bool is_report = is_single && (strcmp(word[0], "oracle") == 0 || strcmp(word[0], "list") == 0);
-    bool is_reset = is_single && strcmp(word[0], "reset") == 0;
-    bool is_top = is_single && strcmp(word[0], "top") == 0;
-    bool is_kill = words <= 2 && strcmp(word[0], "kill") == 0;
+    bool is_report = strcmp(word[0], "oracle") == 0 || strcmp(word[0], "list") == 0;
+    bool is_reset = strcmp(word[0], "reset") == 0, is_top = strcmp(word[0], "top") == 0;
+    bool is_kill = strcmp(word[0], "kill") == 0;
 
+    if ((is_report || is_reset || is_top) && words > 1)
+        return alq_err_set(err, ALQ_EINVAL, "%s takes no arguments", word[0]);
+    if (is_kill && words > 2)
+        return alq_err_set(err, ALQ_EINVAL, "kill takes one signal, or none for KILL");
     if (!is_report && !is_reset && !is_top && !is_kill &&
         (rc = sim_ctl_build(words, word, &fault_options, &request, err)) != 0)
         return rc;
@@ -158,6 +161,18 @@ static int run(int words, char **word, struct alq_err *err)
                     : command(&c, request, err);
     sim_disconnect(&c);
     return rc;
+}
+
+/* What getopt could not take: an option without its value, a long one there is none of, or a
+ * letter, as the first of a negative number. */
+static void refuse_option(const char *word)
+{
+    if (optopt >= 256)
+        fprintf(stderr, "simctl: %s needs a value\n", word);
+    else if (optopt)
+        fprintf(stderr, "simctl: no option -%c; \"simctl --help\" lists them\n", optopt);
+    else
+        fprintf(stderr, "simctl: no option %s; \"simctl --help\" lists them\n", word);
 }
 
 int main(int argc, char **argv)
@@ -190,14 +205,18 @@ int main(int argc, char **argv)
         options[i] = (struct option){values[i].name, required_argument, NULL, 256 + i};
     options[VALUES] = (struct option){"json", no_argument, NULL, 'j'};
     options[VALUES + 1] = (struct option){"help", no_argument, NULL, 'h'};
+    opterr = 0;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option >= 256) {
             *values[option - 256].value = optarg;
         } else if (option == 'j') {
             as_json = true;
+        } else if (option == 'h') {
+            fputs(usage, stdout);
+            return 0;
         } else {
-            fputs(usage, option == 'h' ? stdout : stderr);
-            return option == 'h' ? 0 : 1;
+            refuse_option(argv[optind - 1]);
+            return 1;
         }
     }
     if (optind == argc) {

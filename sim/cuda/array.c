@@ -47,9 +47,12 @@ static void array_unlink(struct CUarray_st *a)
         *at = a->next;
     a->magic = MAGIC_DEAD;
     for (int i = 0; i < 2; i++) {
-        if (a->planes[i])
+        if (a->planes[i]) {
             a->planes[i]->magic = MAGIC_DEAD;
+            bury(a->planes[i]);
+        }
     }
+    bury(a);
 }
 
 /* Arrays of a planar format hold one array for each plane, over the same memory. */
@@ -137,6 +140,7 @@ CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *shape)
 
 CUresult cuArrayDestroy(CUarray array)
 {
+    CUdeviceptr address;
     CUresult rc;
 
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
@@ -144,12 +148,13 @@ CUresult cuArrayDestroy(CUarray array)
     (void)context_wait(array->context);
     pthread_mutex_lock(&array_lock);
     rc = array_check(array);
+    address = array->address;
     if (rc == CUDA_SUCCESS && (array->is_level || array->is_plane))
         rc = CUDA_ERROR_INVALID_HANDLE; /* goes with what it is part of */
     if (rc == CUDA_SUCCESS)
         array_unlink(array);
     pthread_mutex_unlock(&array_lock);
-    return rc == CUDA_SUCCESS ? memory_release(array->address, VA_ARRAY) : rc;
+    return rc == CUDA_SUCCESS ? memory_release(address, VA_ARRAY) : rc;
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray array)
@@ -369,7 +374,9 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
     }
     pthread_mutex_unlock(&array_lock);
     NEED(rc == CUDA_SUCCESS, rc);
-    return m->is_mapped ? mapped_free(m->address, false) : memory_release(m->address, VA_ARRAY);
+    rc = m->is_mapped ? mapped_free(m->address, false) : memory_release(m->address, VA_ARRAY);
+    bury(m);
+    return rc;
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray m, unsigned int index)
@@ -408,8 +415,11 @@ void array_free_all(struct CUctx_st *context)
     }
     while (*m) {
         if ((*m)->context == context) {
-            (*m)->magic = MAGIC_DEAD;
-            *m = (*m)->next;
+            struct CUmipmappedArray_st *gone = *m;
+
+            *m = gone->next;
+            gone->magic = MAGIC_DEAD;
+            bury(gone);
         } else {
             m = &(*m)->next;
         }

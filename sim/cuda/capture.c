@@ -3,7 +3,7 @@
  * Stream capture. A capture has a graph, the stream it began on, and every stream that joined it by
  * waiting for an event of it; each of these knows the nodes that its next one will depend on.
  * Under capture_lock, outside which only a stream's or event's capture pointer is read. The capture
- * itself stays when it has ended: events that were recorded into it still point to it.
+ * itself is buried when it has ended: events that were recorded into it still point to it.
  */
 #include "cuda/graph.h"
 
@@ -410,8 +410,9 @@ static CUresult capturable(CUstream handle, struct CUstream_st **stream)
     return stream_get(handle, c, stream);
 }
 
-/* Off the list and off all streams, which forget what they depended on. */
-static void capture_close(struct capture *c)
+/* Off the list and off all streams, which forget what they depended on; the graph is kept, or goes
+ * unless the program gave it. */
+static void capture_close(struct capture *c, bool is_kept)
 {
     struct capture **at = &captures;
 
@@ -430,16 +431,10 @@ static void capture_close(struct capture *c)
         front_free(&m->front);
         free(m);
     }
-    c->members = NULL;
-    c->marks = NULL;
     c->graph->is_captured = false;
-}
-
-static void graph_forget(struct capture *c)
-{
-    if (!c->is_graph_given)
+    if (!is_kept && !c->is_graph_given)
         graph_drop(c->graph);
-    c->graph = NULL;
+    bury(c);
 }
 
 static CUresult begin(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, size_t count,
@@ -515,8 +510,7 @@ void capture_abandon(struct CUstream_st *s)
     pthread_mutex_lock(&capture_lock);
     c = atomic_load(&s->capture);
     if (c && c->origin == s) {
-        capture_close(c);
-        graph_forget(c);
+        capture_close(c, false);
     } else if (c) {
         struct member **at = &c->members, *m;
 
@@ -596,11 +590,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
         rc = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     else {
         rc = c->is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(c);
-        capture_close(c);
         if (rc == CUDA_SUCCESS)
             *graph = c->graph;
-        else
-            graph_forget(c);
+        capture_close(c, rc == CUDA_SUCCESS);
     }
     pthread_mutex_unlock(&capture_lock);
     return rc;

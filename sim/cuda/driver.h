@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside the stand-in libcuda: the objects behind the handles, and what its files need of each
- * other. Handles are pointers to these structures; a destroyed one keeps its memory, with another
+ * other. Handles are pointers to these structures; a destroyed one keeps its memory for a while
+ * (grave.c; contexts and functions, which threads and graphs still have, for good), with another
  * magic number, so that a stale handle is an error and not a crash.
  *
  * Locks, outermost first: driver_lock (contexts, modules, devices opened), a device's memory lock
@@ -232,6 +233,9 @@ static inline uint64_t now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+/* grave.c: takes over the memory of an object that is dead, and that nothing here points to. */
+void bury(void *object);
 
 /* init.c */
 CUresult device_get(CUdevice ordinal, struct device **device);

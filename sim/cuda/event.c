@@ -33,9 +33,11 @@ static void cell_put(struct CUevent_st *e)
 
 void event_free_all(struct CUctx_st *context)
 {
-    for (struct CUevent_st *e = context->events; e; e = e->next) {
+    for (struct CUevent_st *e = context->events, *after; e; e = after) {
+        after = e->next;
         e->magic = MAGIC_DEAD;
         cell_put(e);
+        bury(e);
     }
     context->events = NULL;
 }
@@ -78,9 +80,10 @@ CUresult cuEventDestroy_v2(CUevent event)
         ;
     if (*at) {
         *at = event->next;
+        event->magic = MAGIC_DEAD;
         cell_put(event);
+        bury(event);
     }
-    event->magic = MAGIC_DEAD;
     pthread_mutex_unlock(&driver_lock);
     return CUDA_SUCCESS;
 }

@@ -114,6 +114,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     pthread_mutex_lock(&physical_lock);
     physical_put(memory->physical, false);
     pthread_mutex_unlock(&physical_lock);
+    bury(memory);
     return CUDA_SUCCESS;
 }
 
@@ -146,6 +147,7 @@ CUresult cuDestroyExternalSemaphore(CUexternalSemaphore semaphore)
     NEED(semaphore && semaphore->magic == MAGIC_SEMAPHORE, CUDA_ERROR_INVALID_HANDLE);
     semaphore->magic = MAGIC_DEAD;
     close(semaphore->fd);
+    bury(semaphore);
     return CUDA_SUCCESS;
 }
 

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs as such: nodes, edges, copies, and what can be asked about them. Dead nodes keep their
- * memory for a while, so that a stale handle is an error: the oldest of many is used again.
+ * Graphs as such: nodes, edges, copies, and what can be asked about them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda/graph.h"
-
-#define GRAVES 4096
-
-static pthread_mutex_t grave_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUgraphNode_st *graves[GRAVES]; /* dead nodes, a ring */
-static size_t buried;
 
 static struct CUgraphNode_st *node_alloc(void)
 {
@@ -21,15 +14,9 @@ static struct CUgraphNode_st *node_alloc(void)
 
 static void node_bury(struct CUgraphNode_st *n)
 {
-    struct CUgraphNode_st *oldest;
-
     n->magic = MAGIC_DEAD;
     params_free(&n->params);
-    pthread_mutex_lock(&grave_lock);
-    oldest = graves[buried % GRAVES];
-    graves[buried++ % GRAVES] = n;
-    pthread_mutex_unlock(&grave_lock);
-    free(oldest);
+    bury(n);
 }
 
 struct CUgraph_st *graph_new(void)
@@ -53,7 +40,6 @@ CUresult node_check(CUgraphNode node)
     return node && node->magic == MAGIC_NODE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The graph object itself stays, dead. */
 void graph_drop(struct CUgraph_st *g)
 {
     for (struct CUgraphNode_st *n = g->first, *after; n; n = after) {
@@ -68,6 +54,7 @@ void graph_drop(struct CUgraph_st *g)
     g->users = NULL;
     g->user_count = 0;
     g->magic = MAGIC_DEAD;
+    bury(g);
 }
 
 CUresult dependencies_check(CUgraph graph, const CUgraphNode *nodes, size_t count)
@@ -194,11 +181,9 @@ CUresult graph_copy(struct CUgraph_st *g, struct CUgraph_st **copy)
     if (rc != CUDA_SUCCESS) {
         if (made)
             graph_drop(made);
-        free(made);
         return rc;
     }
     made->user_count = g->user_count;
-    made->original = g;
     *copy = made;
     return CUDA_SUCCESS;
 }

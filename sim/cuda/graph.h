@@ -85,9 +85,8 @@ struct CUgraph_st {
     size_t edge_count, edge_room;
     struct user_reference *users;
     size_t user_count;
-    struct CUgraph_st *original; /* of a clone */
-    bool is_captured;            /* owned by a capture until that ends */
-    bool is_owned;               /* by a child graph node */
+    bool is_captured; /* owned by a capture until that ends */
+    bool is_owned;    /* by a child graph node */
 };
 
 /* One node of an executable graph. */

@@ -366,6 +366,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     exec->users = NULL;
     exec->streams = NULL;
     exec->count = exec->user_count = 0;
+    bury(exec);
     return CUDA_SUCCESS;
 }
 

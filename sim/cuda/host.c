@@ -138,6 +138,15 @@ CUresult cuMemFreeHost(void *p)
     return CUDA_SUCCESS;
 }
 
+/* Whether the process has memory there; MS_ASYNC does nothing else than look. */
+static bool is_mapped(uint64_t address, uint64_t bytes)
+{
+    uint64_t page = address & ~(PAGE_BYTES - 1);
+
+    return bytes <= UINT64_MAX - address && address + bytes <= UINT64_MAX - PAGE_BYTES &&
+           msync((void *)(uintptr_t)page, address + bytes - page, MS_ASYNC) == 0;
+}
+
 CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 {
     struct CUctx_st *c;
@@ -146,6 +155,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
     TRY(current(&c));
     NEED(p && bytes && !(flags & ~15u), CUDA_ERROR_INVALID_VALUE);
     NEED(!(flags & CU_MEMHOSTREGISTER_IOMEMORY), CUDA_ERROR_NOT_SUPPORTED);
+    NEED(is_mapped((uint64_t)(uintptr_t)p, bytes), CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&lock);
     rc = add((struct host_range){.base = (uint64_t)(uintptr_t)p,
                                  .bytes = bytes,

@@ -176,5 +176,6 @@ CUresult cuLinkDestroy(CUlinkState state)
     state->magic = MAGIC_DEAD;
     free(state->output);
     state->output = NULL;
+    bury(state);
     return CUDA_SUCCESS;
 }

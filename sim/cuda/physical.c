@@ -15,32 +15,52 @@
 #include "cuda/pool.h"
 
 #define FILE_BYTES (1ull << 62)
+#define SLAB 512
+
+/* Room for pieces, never given back: a handle is a place in one of them or nothing. */
+struct slab {
+    struct slab *next;
+    struct physical piece[SLAB];
+};
 
 pthread_mutex_t physical_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct slab *slabs;
 static struct physical *unused;
 static int file = -1;
 static uint64_t file_end;
 
 CUresult physical_of(CUmemGenericAllocationHandle handle, struct physical **physical)
 {
-    struct physical *p = (struct physical *)(uintptr_t)handle;
+    for (struct slab *s = slabs; s; s = s->next) {
+        uint64_t at = handle - (uintptr_t)s->piece;
+        struct physical *p = &s->piece[at / sizeof(*p) % SLAB];
 
-    NEED(handle >= 4096 && handle % 16 == 0 && p->magic == MAGIC_PHYSICAL && p->handles,
-         CUDA_ERROR_INVALID_VALUE);
-    *physical = p;
-    return CUDA_SUCCESS;
+        if (at >= sizeof(s->piece))
+            continue;
+        NEED(at % sizeof(*p) == 0 && p->magic == MAGIC_PHYSICAL && p->handles,
+             CUDA_ERROR_INVALID_VALUE);
+        *physical = p;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 struct physical *physical_blank(void)
 {
-    struct physical *p = unused;
+    struct slab *s = unused ? NULL : calloc(1, sizeof(*s));
+    struct physical *p;
 
-    if (p)
+    if (s) {
+        s->next = slabs;
+        slabs = s;
+        for (size_t i = SLAB; i-- > 0;)
+            physical_forget(&s->piece[i]);
+    }
+    p = unused;
+    if (p) {
         unused = p->next;
-    else
-        p = aligned_alloc(16, (sizeof(*p) + 15) / 16 * 16);
-    if (p)
         *p = (struct physical){.magic = MAGIC_PHYSICAL, .file = -1, .handles = 1};
+    }
     return p;
 }
 

@@ -267,6 +267,7 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     if (!stream_is_done(stream))
         atomic_store(&stream->context->left_seq, atomic_load(&stream->context->last_seq));
     queue_close(stream);
+    bury(stream);
     return CUDA_SUCCESS;
 }
 

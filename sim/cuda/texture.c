@@ -92,6 +92,7 @@ CUresult cuTexObjectDestroy(CUtexObject texture)
 
     TRY(object_of(texture, MAGIC_TEXTURE, &o));
     o->magic = MAGIC_DEAD;
+    bury(o);
     return CUDA_SUCCESS;
 }
 
@@ -147,6 +148,7 @@ CUresult cuSurfObjectDestroy(CUsurfObject surface)
 
     TRY(object_of(surface, MAGIC_SURFACE, &o));
     o->magic = MAGIC_DEAD;
+    bury(o);
     return CUDA_SUCCESS;
 }
 

@@ -29,6 +29,7 @@ static void object_put(struct CUuserObject_st *object, unsigned int count)
         return;
     object->magic = MAGIC_DEAD;
     callback_run(object->destroy, object->value);
+    bury(object);
 }
 
 CUresult users_copy(const struct user_reference *from, size_t count, struct user_reference **to)

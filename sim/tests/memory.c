@@ -197,6 +197,9 @@ static void host(void)
     BAD(cuMemHostRegister_v2, NULL, 4096, 0);
     BAD(cuMemHostRegister_v2, area, 0, 0);
     BAD(cuMemHostRegister_v2, area, 4096, 16);
+    BAD(cuMemHostRegister_v2, area, ~(size_t)0, 0);
+    BAD(cuMemHostRegister_v2, area, ~(size_t)0 - (uintptr_t)area, 0);
+    BAD(cuMemHostRegister_v2, (void *)4096, 4096, 0); /* nothing is there */
     OK(cuMemHostRegister_v2, area, sizeof(area), CU_MEMHOSTREGISTER_PORTABLE);
     GIVES(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2, area + 4096, 4096, 0);
     OK(cuMemHostGetDevicePointer_v2, &d, area + 5, 0);

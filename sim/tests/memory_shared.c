@@ -53,6 +53,10 @@ void vmm(void)
     BAD(cuMemMap, at + MIB, 4 * MIB, 0, a, 0);
     BAD(cuMemMap, at + 6 * MIB, 4 * MIB, 0, a, 0);
     BAD(cuMemMap, at, 4 * MIB, 0, 12345, 0);
+    BAD(cuMemMap, at, 4 * MIB, 0, 0x123450, 0); /* as a pointer it would lead nowhere */
+    BAD(cuMemMap, at, 4 * MIB, 0, a + 16, 0);
+    BAD(cuMemRelease, 0x123450);
+    BAD(cuMemRelease, ~0xfull);
     OK(cuMemMap, at, 4 * MIB, 0, a, 0);
     BAD(cuMemMap, at + 2 * MIB, 2 * MIB, 0, b, 0);
     OK(cuMemMap, at + 4 * MIB, 2 * MIB, 0, b, 0);

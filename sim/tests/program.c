@@ -4,6 +4,7 @@
  * run: `sim-program GROUP [FILE]`. Prints "ok" with the number of checks, or the first that failed.
  * Needs two devices of compute capability 9.0.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -753,6 +754,66 @@ static void together(void)
     OK(cuStreamSynchronize, list[1].hStream);
 }
 
+/* ---- a program that makes and destroys for days --------------------------------------------- */
+
+static void make_and_destroy(CUstream stream, CUfunction f, CUarray array)
+{
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
+    CUDA_ARRAY_DESCRIPTOR shape = {16, 16, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_TEXTURE_DESC texture = {0};
+    CUtexObject object;
+    CUarray other;
+    CUstream s;
+    CUevent e;
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(cuEventCreate, &e, 0);
+    OK(cuEventRecord, e, stream);
+    OK(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+    OK(cuStreamWaitEvent, s, e, 0);
+    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    OK(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    OK(cuStreamEndCapture, stream, &graph);
+    OK(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    OK(cuGraphLaunch, exec, stream);
+    OK(cuArrayCreate_v2, &other, &shape);
+    OK(cuTexObjectCreate, &object, &resource, &texture, NULL);
+    OK(cuTexObjectDestroy, object);
+    OK(cuArrayDestroy, other);
+    OK(cuStreamDestroy_v2, s);
+    OK(cuEventDestroy_v2, e);
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphDestroy, graph);
+    OK(cuStreamSynchronize, stream);
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuEventQuery, e);
+    GIVES(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery, s);
+    BAD(cuGraphLaunch, exec, stream);
+    BAD(cuGraphDestroy, graph);
+}
+
+static void growth(void)
+{
+    CUDA_ARRAY_DESCRIPTOR shape = {16, 16, CU_AD_FORMAT_FLOAT, 1};
+    CUstream stream;
+    CUfunction f;
+    CUarray array;
+    CUmodule m;
+    size_t before = 0;
+
+    open_context();
+    OK(cuModuleLoadData, &m, text);
+    OK(cuModuleGetFunction, &f, m, "none");
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    OK(cuArrayCreate_v2, &array, &shape);
+    for (int i = 0; i < 4000; i++) {
+        if (i == 2000)
+            before = mallinfo2().uordblks;
+        make_and_destroy(stream, f, array);
+    }
+    TRUE(mallinfo2().uordblks < before + (64u << 10));
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -761,6 +822,7 @@ static const struct {
     {"green", green},         {"streams", streams},     {"threads", threads},
     {"modules", modules},     {"libraries", libraries}, {"linking", linking},
     {"functions", functions}, {"launches", launches},   {"together", together},
+    {"growth", growth},
 };
 
 int main(int argc, char **argv)

@@ -169,9 +169,14 @@ print(json.dumps(rows))"""
                              (("fault", "cuInit", "--return", 1, "--group", "g" * 200), "at most 127 bytes"), (("describe", 9), "no device 9"),
                              (("explode",), "no command explode"), (("freeze", 0, 101), "0 to 100"), (("shrink", 0, "lots"), "shrink"),
                              (("remove", "GPU-1"), "no device GPU-1"), (("ecc", 0, "both"), "corrected or uncorrected"), (("kill", "HARD"), "no signal HARD"),
-                             (("add", "{"), "the device"), (("add", "1Ki"), "64Mi to 2Ti"), (("xid", 0, 79, "--fail", "x"), "--fail"), (("top", "--interval", "x"), "--interval")):
+                             (("add", "{"), "the device"), (("add", "1Ki"), "64Mi to 2Ti"), (("xid", 0, 79, "--fail", "x"), "--fail"), (("top", "--interval", "x"), "--interval"),
+                             (("oracle", 0), "oracle takes no arguments"), (("reset", "all"), "reset takes no arguments"),
+                             (("kill", "TERM", 1), "kill takes one signal"), (("top", "--count", 10**20), "--count"),
+                             (("shrink", 0, "-1"), "no option -1"), (("oracle", "--colour"), "no option --colour"), (("oracle", "--socket"), "--socket needs a value")):
             with self.subTest(args=args):
-                self.assertIn(wanted, self.refused(*args))
+                said = self.refused(*args)
+                self.assertIn(wanted, said)
+                self.assertEqual(said.count("\n"), 1)
         for _ in range(64):
             self.ctl("fault", "cuInit", "--return", 1)
         self.assertIn("64 rules are in force", self.refused("fault", "cuInit", "--return", 1))

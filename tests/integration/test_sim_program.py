@@ -38,7 +38,8 @@ class Groups(ProgramTest):
     """The checks of sim/tests/program.c, each group in a process of its own."""
 
 
-for name in ("contexts", "primary", "limits", "green", "streams", "threads", "modules", "libraries", "linking", "functions", "launches", "together"):
+for name in ("contexts", "primary", "limits", "green", "streams", "threads", "modules", "libraries", "linking", "functions", "launches",
+             "together", "growth"):
     setattr(Groups, f"test_{name}", lambda self, name=name: self.run_group(name))
 
 

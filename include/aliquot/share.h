@@ -134,8 +134,14 @@ struct alq_slot {
     uint32_t pid;            /* as the process sees itself; for display only */
     uint32_t contexts;       /* contexts charged */
     uint64_t started_ns;     /* CLOCK_BOOTTIME when the slot was taken */
-    uint8_t reserved[56];
+    /* GPU time read back in the turn (CLOCK_MONOTONIC >> ALQ_BUSY_SHIFT) that busy_turn names, and
+     * in the one before; written by the owner with relaxed order; for display */
+    uint64_t busy_turn;
+    uint64_t busy_ns;
+    uint64_t busy_before_ns;
+    uint8_t reserved[32];
 };
+#define ALQ_BUSY_SHIFT 28u /* 268 ms */
 static_assert(sizeof(struct alq_slot) == 128, "slot");
 
 /* Compute gate of one share and device (src/vgpu/compute/gate.h). */

@@ -7,6 +7,7 @@
 #include "vgpu/elf.h"
 #include "vgpu/sys.h"
 
+#define CLOCK_REALTIME_ID 0
 #define CLOCK_MONOTONIC_ID 1
 #define CLOCK_MONOTONIC_COARSE_ID 6
 #define CLOCK_BOOTTIME_ID 7
@@ -56,6 +57,11 @@ static inline uint64_t read_clock(int id)
 uint64_t alq_clock_ns(void)
 {
     return read_clock(CLOCK_MONOTONIC_ID);
+}
+
+uint64_t alq_clock_realtime_ns(void)
+{
+    return read_clock(CLOCK_REALTIME_ID);
 }
 
 uint64_t alq_clock_coarse_ns(void)

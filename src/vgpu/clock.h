@@ -8,7 +8,8 @@
 
 #include <stdint.h>
 
-uint64_t alq_clock_ns(void); /* CLOCK_MONOTONIC */
+uint64_t alq_clock_ns(void);          /* CLOCK_MONOTONIC */
+uint64_t alq_clock_realtime_ns(void); /* CLOCK_REALTIME: what NVML stamps samples with */
 uint64_t alq_clock_coarse_ns(
     void); /* CLOCK_MONOTONIC_COARSE: behind by up to a tick (1 to 4 ms), about 5 ns */
 uint64_t alq_clock_boottime_ns(

@@ -129,6 +129,7 @@ static bool make(void)
                 .gate = &dev->share[s]->section->gate,
                 .cover = &dev->share[s]->section->cover,
                 .counters = &dev->share[s]->section->counters,
+                .slot = &dev->share[s]->section->slots[dev->share[s]->file->slot],
             };
         alq_compute_add_device(&compute, i, shares, count, boot_id);
     }

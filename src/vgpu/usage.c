@@ -182,6 +182,7 @@ static void introduce(struct alq_file *file, uint32_t slot)
         alq_ledger_clear(alq_file_section(file, i), slot);
         __atomic_store_n(&s->pid_ns_inode, inode, __ATOMIC_RELAXED);
         __atomic_store_n(&s->started_ns, now, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->busy_turn, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&s->pid, alq_sys_getpid(), __ATOMIC_RELAXED);
     }
 }

@@ -212,6 +212,21 @@ static void release(struct alq_compute *c, struct alq_compute_device *dev, struc
     dev->pending_count--;
 }
 
+/* Display only: what another thread adds between the load and the store is lost. */
+static void show(struct alq_slot *slot, uint64_t now_ns, uint64_t ns)
+{
+    uint64_t turn = now_ns >> ALQ_BUSY_SHIFT;
+    uint64_t of = __atomic_load_n(&slot->busy_turn, __ATOMIC_RELAXED);
+    uint64_t have = __atomic_load_n(&slot->busy_ns, __ATOMIC_RELAXED);
+
+    if (of != turn) {
+        __atomic_store_n(&slot->busy_before_ns, of + 1 == turn ? have : 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->busy_turn, turn, __ATOMIC_RELAXED);
+        have = 0;
+    }
+    __atomic_store_n(&slot->busy_ns, have + ns, __ATOMIC_RELAXED);
+}
+
 static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch,
                    uint64_t now_ns)
 {
@@ -277,6 +292,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
         atomic_fetch_add_explicit(&dev->settled_wall_ns, wall, memory_order_relaxed);
     }
     __atomic_fetch_add(&share->counters->charged_ns, actual, __ATOMIC_RELAXED);
+    if (share->slot)
+        show(share->slot, now_ns, actual);
     if (batch->is_single && batch->entry)
         __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
     release(c, dev, batch);

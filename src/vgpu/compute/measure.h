@@ -96,6 +96,7 @@ struct alq_compute_share {
     struct alq_gate *gate;
     struct alq_cover *cover;
     struct alq_counters *counters;
+    struct alq_slot *slot; /* this process's; NULL: nobody is told what it alone did */
 };
 
 #define ALQ_COMPUTE_SHARES 4u /* shares of one device in a process that the gate follows */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program is told of memory through NVML: total = the limit to the byte, as CUDA shows it.
- * Version 1: used = total - free. Version 2: used = counted + overhead, reserved = the rest. The
- * driver is asked first; its errors pass.
+ * Version 1: used = total - free. Version 2: used = counted + overhead, reserved = the rest. BAR1,
+ * which is as large as the card on current ones, is shown no larger than the limit. The driver is
+ * asked first; its errors pass.
  */
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
@@ -45,5 +46,20 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
     memory->used = min_u64(room.held_bytes, memory->total - memory->free);
     memory->reserved = memory->total - memory->free - memory->used;
+    return result;
+}
+
+ALQ_HOOK nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+    struct alq_nvml_shares s;
+
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetBAR1MemoryInfo))
+        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetBAR1MemoryInfo);
+    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetBAR1MemoryInfo, device, memory);
+    if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
+        return result;
+    memory->bar1Total = min_u64(memory->bar1Total, alq_shares_limit_bytes(s.share, s.count));
+    memory->bar1Used = min_u64(memory->bar1Used, memory->bar1Total);
+    memory->bar1Free = memory->bar1Total - memory->bar1Used;
     return result;
 }

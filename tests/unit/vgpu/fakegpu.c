@@ -483,7 +483,7 @@ struct fake_process *fake_process_new(int group, const struct fake_share *share,
             .relax = relax,
         };
         struct alq_compute_share s = {share->control, &share->section->gate, &share->section->cover,
-                                      &share->section->counters};
+                                      &share->section->counters, NULL};
         current = process_count;
         alq_compute_add_device(p->pub.compute, 0, &s, 1, 1);
         current = was;

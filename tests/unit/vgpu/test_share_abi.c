@@ -78,6 +78,9 @@ static void slot_gate_and_counters_have_golden_offsets(void **state)
     AT(alq_slot, pid, 56);
     AT(alq_slot, contexts, 60);
     AT(alq_slot, started_ns, 64);
+    AT(alq_slot, busy_turn, 72);
+    AT(alq_slot, busy_ns, 80);
+    AT(alq_slot, busy_before_ns, 88);
     AT(alq_gate, tat_ns, 0);
     AT(alq_gate, boot_id, 8);
     AT(alq_gate, rated_pct, 16);

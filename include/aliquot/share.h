@@ -125,7 +125,8 @@ struct alq_pair {
  *   done  {bytes held, seq of the last op that was applied}
  */
 struct alq_slot {
-    struct alq_pair op; /* written by the slot's owner (or its reaper) before it swaps its tag in */
+    struct alq_pair
+        op; /* written by the slot's owner (or its reapers) before it swaps its tag in */
     struct alq_pair
         done; /* written by whoever settles the op; counted + overhead of this process */
     uint64_t counted_bytes;  /* written by the owner; shown, never used for admission */

@@ -215,6 +215,15 @@ static inline int alq_sys_ofd_lock(int fd, uint64_t byte)
     return (int)alq_syscall6(__NR_fcntl, fd, ALQ_F_OFD_SETLK, (long)&lock, 0, 0, 0);
 }
 
+/* True when no other description has a lock on the byte. False also when the kernel does not say.
+ */
+static inline int alq_sys_ofd_is_free(int fd, uint64_t byte)
+{
+    struct alq_flock lock = {.type = F_WRLCK, .whence = 0, .start = (int64_t)byte, .len = 1};
+    return alq_syscall6(__NR_fcntl, fd, ALQ_F_OFD_GETLK, (long)&lock, 0, 0, 0) == 0 &&
+           lock.type == F_UNLCK;
+}
+
 static inline int alq_sys_ofd_unlock(int fd, uint64_t byte)
 {
     struct alq_flock lock = {.type = F_UNLCK, .whence = 0, .start = (int64_t)byte, .len = 1};

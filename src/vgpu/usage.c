@@ -13,9 +13,7 @@
 #define ENOSPC_ 28
 #define EDQUOT_ 122
 
-/* Bytes of the file beyond the slots' that are locked: by a reaper, and while a section is claimed.
- */
-#define LOCK_BYTE_REAP ALQ_SLOTS
+/* A byte of the file beyond the slots', locked while a section is claimed. */
 #define LOCK_BYTE_CLAIM (ALQ_SLOTS + 1)
 
 void alq_usage_format(void *base, uint32_t sections)
@@ -179,7 +177,8 @@ static void introduce(struct alq_file *file, uint32_t slot)
     uint64_t inode = alq_usage_pid_namespace(), now = alq_clock_boottime_ns();
     for (uint32_t i = 0, n = section_count(file); i < n; i++) {
         struct alq_slot *s = &alq_file_section(file, i)->slots[slot];
-        alq_ledger_clear(alq_file_section(file, i), slot);
+        alq_ledger_bury(alq_file_section(file, i), slot);
+        alq_ledger_forget(alq_file_section(file, i), slot);
         __atomic_store_n(&s->pid_ns_inode, inode, __ATOMIC_RELAXED);
         __atomic_store_n(&s->started_ns, now, __ATOMIC_RELAXED);
         __atomic_store_n(&s->busy_turn, 0, __ATOMIC_RELAXED);
@@ -250,17 +249,24 @@ bool alq_usage_has_others(const struct alq_file *file)
 }
 
 /*
- * Waits its turn for up to about 20 ms: two reapers at once would each take the other's grip on a
- * dead slot for a living owner. A dead reaper's lock is gone with it.
+ * The owner is dead when nobody has the slot's lock. No lock is needed to give its bytes back, so a
+ * reaper that is stopped keeps nobody from them; for the figures the slot is gripped for a moment.
  */
-static bool take_turn(int fd, uint64_t byte)
+static bool bury(struct alq_file *file, int fd, uint32_t slot)
 {
-    for (int i = 0; i < 200; i++) {
-        if (alq_sys_ofd_lock(fd, byte) == 0)
-            return true;
-        alq_sys_sleep_ns(100000);
+    uint64_t held = 0;
+    uint32_t sections = section_count(file);
+
+    if (!alq_sys_ofd_is_free(fd, slot))
+        return false;
+    for (uint32_t i = 0; i < sections; i++)
+        held += alq_ledger_bury(alq_file_section(file, i), slot);
+    if (alq_sys_ofd_lock(fd, slot) == 0) {
+        for (uint32_t i = 0; i < sections; i++)
+            alq_ledger_forget(alq_file_section(file, i), slot);
+        alq_sys_ofd_unlock(fd, slot);
     }
-    return false;
+    return held != 0;
 }
 
 uint32_t alq_usage_reap(struct alq_file *file)
@@ -273,19 +279,30 @@ uint32_t alq_usage_reap(struct alq_file *file)
                           0); /* a description of its own: OFD locks exclude only others */
     if (fd < 0)
         return 0;
-    if (take_turn(fd, LOCK_BYTE_REAP)) {
-        for (uint32_t slot = 0, high = high_of(file); slot < high; slot++) {
-            if (slot == own || !is_occupied(file, slot) || alq_sys_ofd_lock(fd, slot) != 0)
-                continue;
-            uint64_t held = 0;
-            for (uint32_t i = 0, n = section_count(file); i < n; i++)
-                held += alq_ledger_clear(alq_file_section(file, i), slot);
-            alq_sys_ofd_unlock(fd, slot);
-            found += held != 0;
-        }
-    }
+    for (uint32_t slot = 0, high = high_of(file); slot < high; slot++)
+        found += slot != own && is_occupied(file, slot) && bury(file, fd, slot);
     alq_sys_close(fd);
     return found;
+}
+
+/* Waits its turn for up to a second: a stopped process may have the lock; a dead one's is gone. */
+static bool take_turn(int fd, uint64_t byte)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (alq_sys_ofd_lock(fd, byte) == 0)
+            return true;
+        alq_sys_sleep_ns(1000000);
+    }
+    return false;
+}
+
+/* The start of a UUID, by one who died writing it, or nothing: free. */
+static bool is_unclaimed(const char have[ALQ_UUID_BYTES], const char *uuid)
+{
+    size_t n = 0;
+    while (n < ALQ_UUID_BYTES && have[n] && have[n] == uuid[n])
+        n++;
+    return n < ALQ_UUID_BYTES && have[n] == '\0' && uuid[n] != '\0';
 }
 
 int alq_usage_claim_section(struct alq_file *file, const char *uuid)
@@ -303,7 +320,7 @@ int alq_usage_claim_section(struct alq_file *file, const char *uuid)
     }
     for (uint32_t i = 0, n = section_count(file); i < n && found < 0; i++) {
         struct alq_usage_section *section = alq_file_section(file, i);
-        if (section->gpu_uuid[0] == '\0') {
+        if (is_unclaimed(section->gpu_uuid, uuid)) {
             struct alq_text text = alq_text_on(section->gpu_uuid, sizeof(section->gpu_uuid));
             alq_text_add(&text, uuid);
         }

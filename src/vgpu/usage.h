@@ -62,8 +62,8 @@ int alq_usage_make_private(struct alq_file *file, uint32_t sections);
  */
 int alq_usage_attach(struct alq_file *file);
 
-/* Empties the slots of dead processes. Returns how many there were. Any thread, with or without a
- * slot of its own. */
+/* Empties the slots of dead processes, and waits for nobody. Returns how many there were. Any
+ * thread, with or without a slot of its own. */
 uint32_t alq_usage_reap(struct alq_file *file);
 
 /* True where a slot other than ours holds bytes: what a reap would look at. */

@@ -37,13 +37,13 @@ static void settle(struct alq_usage_section *section, uint64_t tag)
     alq_pair_cas(&slot->done, done, (struct alq_pair){done.value + delta, seq});
 }
 
-/* Gives the next value of the operation's delta for a sum; false: do nothing. */
 struct change {
     uint64_t min_bytes, max_bytes; /* to take */
     uint64_t ceiling_bytes;
     uint64_t give_bytes; /* to give back, when not 0 */
 };
 
+/* The operation's delta for a sum; false: do nothing. */
 static bool delta_for(const struct change *change, uint64_t sum, uint64_t *delta)
 {
     if (change->give_bytes) {
@@ -71,15 +71,16 @@ static uint64_t operate(struct alq_usage_section *section, uint32_t number,
         ALQ_LEDGER_STEP(2);
         if (!delta_for(change, total.value, &delta))
             return 0;
-        __atomic_store_n(&slot->op.value, delta, __ATOMIC_RELEASE);
         __atomic_store_n(&slot->op.tag, seq, __ATOMIC_RELEASE);
         ALQ_LEDGER_STEP(3);
+        __atomic_store_n(&slot->op.value, delta, __ATOMIC_RELEASE);
+        ALQ_LEDGER_STEP(4);
         if (alq_pair_cas(&section->total, total, (struct alq_pair){total.value + delta, tag}))
             break;
     }
-    ALQ_LEDGER_STEP(4);
-    settle(section, tag);
     ALQ_LEDGER_STEP(5);
+    settle(section, tag);
+    ALQ_LEDGER_STEP(6);
     return delta;
 }
 
@@ -108,23 +109,50 @@ void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t 
         operate(section, slot, &change);
 }
 
-uint64_t alq_ledger_clear(struct alq_usage_section *section, uint32_t number)
+uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t number)
 {
     struct alq_slot *slot = &section->slots[number];
-    uint64_t tag = __atomic_load_n(&section->total.tag, __ATOMIC_ACQUIRE);
+    uint64_t last = __atomic_load_n(&section->total.tag, __ATOMIC_ACQUIRE);
 
     /* An operation of this slot that is in the sum but not in the slot is named by the tag, or has
      * been settled by who replaced it. */
-    if (tag >> SEQ_BITS == number)
-        settle(section, tag);
-    uint64_t held = alq_ledger_held(section, number);
-    if (held)
-        alq_ledger_give(section, number, held);
+    if (last >> SEQ_BITS == number)
+        settle(section, last);
+    ALQ_LEDGER_STEP(7);
+    struct alq_pair done = alq_pair_load(&slot->done);
+    uint64_t seq = (done.tag + 1) & SEQ_MASK, tag = tag_of(number, seq);
+
+    if (!done.value)
+        return 0;
+    for (;; alq_pause()) {
+        struct alq_pair op = alq_pair_load(&slot->op);
+        ALQ_LEDGER_STEP(8);
+        struct alq_pair total = alq_pair_load(&section->total);
+        ALQ_LEDGER_STEP(9);
+        settle(section, total.tag);
+        ALQ_LEDGER_STEP(10);
+        /* Unmoved, it was also read in one piece. */
+        if (__atomic_load_n(&slot->done.tag, __ATOMIC_ACQUIRE) != done.tag)
+            return 0;
+        ALQ_LEDGER_STEP(11);
+        if (!alq_pair_cas(&slot->op, op, (struct alq_pair){0 - done.value, seq}))
+            continue;
+        ALQ_LEDGER_STEP(12);
+        if (alq_pair_cas(&section->total, total, (struct alq_pair){total.value - done.value, tag}))
+            break;
+    }
+    ALQ_LEDGER_STEP(13);
+    settle(section, tag);
+    return done.value;
+}
+
+void alq_ledger_forget(struct alq_usage_section *section, uint32_t number)
+{
+    struct alq_slot *slot = &section->slots[number];
     __atomic_store_n(&slot->counted_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->overhead_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->contexts, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELAXED);
-    return held;
 }
 
 uint64_t alq_ledger_held(const struct alq_usage_section *section, uint32_t slot)

@@ -6,7 +6,7 @@
  *
  * The protocol. total = {sum of what all slots hold, tag}; the tag names the last operation, slot
  * << 48 | seq, which is in the sum but perhaps not yet in its slot. An operation of a slot:
- *   1. write slot.op = {delta, seq}, seq = slot.done.seq + 1;
+ *   1. write slot.op = {delta, seq}, seq = slot.done.seq + 1, the seq first;
  *   2. read total; bring the operation that its tag names into that slot's done = {held, seq} (by
  * CAS, once, whoever comes first); 16-byte CAS of total to {sum + delta, own tag}; again until it
  * goes through;
@@ -16,8 +16,15 @@
  * one is settled, so slot.op is stable while a tag names it. seq outlives the slot's owner, so a
  * tag never comes again.
  *
- * Who may call what for a slot: its owner, which holds the slot's lock (usage.h), one thread at a
- * time (the caller's private lock); or a reaper, which has taken the lock of a dead owner.
+ * A dead owner's slot is emptied by one operation that gives back all it holds: {-held, done.seq +
+ * 1}, the same words whoever makes it, so any number of reapers may be at it at once, stop in it or
+ * die in it, and none waits for another. A reaper changes slot.op by CAS from what it was before
+ * done was seen to be at seq - 1, and an owner writes an op's seq before its delta: a reaper that
+ * fell asleep and wakes beside the slot's next owner finds every word moved on, and does nothing.
+ *
+ * Who may call what for a slot: take and give its owner, which holds the slot's lock (usage.h), one
+ * thread at a time (the caller's private lock); bury anybody who has seen the owner dead; forget
+ * who holds the slot's lock.
  */
 #ifndef ALQ_VGPU_MEMORY_LEDGER_H
 #define ALQ_VGPU_MEMORY_LEDGER_H
@@ -38,11 +45,14 @@ uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint6
 void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t bytes);
 
 /*
- * Gives back everything that a dead owner left in the slot, its unfinished operation settled, and
- * clears the figures for display. For a reaper, and for the next owner before its first operation.
- * Returns the bytes given back.
+ * Gives back everything that a dead owner left in the slot, its unfinished operation settled.
+ * Harmless beside other reapers and beside the slot's next owner. Returns the bytes that it found
+ * and gave back, 0 when there were none or another was faster.
  */
-uint64_t alq_ledger_clear(struct alq_usage_section *section, uint32_t slot);
+uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t slot);
+
+/* Clears the figures for display. */
+void alq_ledger_forget(struct alq_usage_section *section, uint32_t slot);
 
 /* What the slot holds. Exact for its owner; for others a moment's value that may lack an unfinished
  * operation. */

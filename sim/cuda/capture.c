@@ -121,23 +121,40 @@ static struct member *member_add(struct capture *c, struct CUstream_st *s)
 
 /* Work given to a capturing stream */
 
-/* Takes over the parameters. */
+/* The stream's place in its capture, under capture_lock; NULL when that is spoilt, or over. */
+static struct member *member_open(const struct CUstream_st *s, struct CUgraph_st **graph)
+{
+    const struct capture *c = atomic_load(&s->capture);
+
+    if (!c || c->is_invalid)
+        return NULL;
+    *graph = c->graph;
+    return member_of(c, s);
+}
+
+static CUresult add_locked(struct member *m, struct CUgraph_st *graph, struct node_params *params)
+{
+    CUgraphNode node;
+
+    TRY(node_add(graph, m->front.nodes, NULL, m->front.count, params, &node));
+    return front_set(&m->front, &node, 1);
+}
+
+/* Takes over the parameters; *node when somebody asks. */
 static CUresult add(struct CUstream_st *s, struct node_params *params, CUgraphNode *node)
 {
     CUresult rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    struct capture *c;
+    struct CUgraph_st *graph;
+    struct member *m;
 
     pthread_mutex_lock(&capture_lock);
-    c = atomic_load(&s->capture);
-    if (c && !c->is_invalid) {
-        struct member *m = member_of(c, s);
-
-        rc = node_add(c->graph, m->front.nodes, NULL, m->front.count, params, node);
-        if (rc == CUDA_SUCCESS)
-            rc = front_set(&m->front, node, 1);
-    } else {
+    m = member_open(s, &graph);
+    if (m)
+        rc = add_locked(m, graph, params);
+    else
         params_free(params);
-    }
+    if (rc == CUDA_SUCCESS && node)
+        *node = m->front.nodes[0];
     pthread_mutex_unlock(&capture_lock);
     return rc;
 }
@@ -171,7 +188,6 @@ CUresult capture_launch(struct CUstream_st *s, struct CUfunc_st *f,
 CUresult capture_copy(struct CUstream_st *s, const struct copy *copy)
 {
     struct node_params params;
-    CUgraphNode node;
 
     if (copy->kind == COPY_FILL) {
         const CUDA_MEMSET_NODE_PARAMS_v2 fill = {.dst = copy->to_address,
@@ -196,25 +212,23 @@ CUresult capture_copy(struct CUstream_st *s, const struct copy *copy)
 
         TRY(memcpy_fill(&line, s->context->root, &params));
     }
-    return add(s, &params, &node);
+    return add(s, &params, NULL);
 }
 
 CUresult capture_host(struct CUstream_st *s, CUhostFn function, void *data)
 {
     struct node_params params;
-    CUgraphNode node;
 
     TRY(host_fill(&(CUDA_HOST_NODE_PARAMS){function, data}, &params));
-    return add(s, &params, &node);
+    return add(s, &params, NULL);
 }
 
 CUresult capture_child(struct CUstream_st *s, CUgraph child)
 {
     struct node_params params;
-    CUgraphNode node;
 
     TRY(child_fill(child, &params));
-    return add(s, &params, &node);
+    return add(s, &params, NULL);
 }
 
 CUresult capture_memops(struct CUstream_st *s, unsigned int count,
@@ -223,31 +237,47 @@ CUresult capture_memops(struct CUstream_st *s, unsigned int count,
     const CUDA_BATCH_MEM_OP_NODE_PARAMS api = {s->context->root, count,
                                                (CUstreamBatchMemOpParams *)(uintptr_t)ops, 0};
     struct node_params params;
-    CUgraphNode node;
 
     TRY(memop_fill(&api, &params));
-    return add(s, &params, &node);
+    return add(s, &params, NULL);
 }
 
 CUresult capture_alloc(struct CUstream_st *s, const CUmemPoolProps *props, size_t bytes,
                        CUdeviceptr *address)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS api = {.poolProps = *props, .bytesize = bytes};
+    CUresult rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     struct node_params params;
-    CUgraphNode node;
+    struct CUgraph_st *graph;
+    struct member *m;
 
-    TRY(memory_fill_alloc(&api, &params));
-    *address = api.dptr;
-    return add(s, &params, &node);
+    pthread_mutex_lock(&capture_lock);
+    m = member_open(s, &graph);
+    if (m)
+        rc = memory_fill_alloc(graph, m->front.nodes, m->front.count, &api, &params);
+    if (rc == CUDA_SUCCESS)
+        rc = add_locked(m, graph, &params);
+    pthread_mutex_unlock(&capture_lock);
+    if (rc == CUDA_SUCCESS)
+        *address = api.dptr;
+    return rc;
 }
 
 CUresult capture_free(struct CUstream_st *s, CUdeviceptr address)
 {
+    CUresult rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     struct node_params params;
-    CUgraphNode node;
+    struct CUgraph_st *graph;
+    struct member *m;
 
-    TRY(memory_fill_free(address, &params));
-    return add(s, &params, &node);
+    pthread_mutex_lock(&capture_lock);
+    m = member_open(s, &graph);
+    if (m)
+        rc = memory_fill_free(graph, address, &params);
+    if (rc == CUDA_SUCCESS)
+        rc = add_locked(m, graph, &params);
+    pthread_mutex_unlock(&capture_lock);
+    return rc;
 }
 
 /* Events */
@@ -273,12 +303,11 @@ CUresult capture_event_record(struct CUstream_st *s, struct CUevent_st *event, b
 {
     struct node_params params;
     struct capture *c;
-    CUgraphNode node;
     CUresult rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 
     if (is_external) {
         TRY(event_fill(event, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &params));
-        return add(s, &params, &node);
+        return add(s, &params, NULL);
     }
     pthread_mutex_lock(&capture_lock);
     c = atomic_load(&s->capture);
@@ -313,12 +342,11 @@ CUresult capture_event_wait(struct CUstream_st *s, struct CUevent_st *event, boo
 {
     struct capture *of_stream, *of_event, *c;
     struct node_params params;
-    CUgraphNode node;
     CUresult rc = CUDA_SUCCESS;
 
     if (is_external && atomic_load(&s->capture)) {
         TRY(event_fill(event, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &params));
-        return add(s, &params, &node);
+        return add(s, &params, NULL);
     }
     pthread_mutex_lock(&capture_lock);
     of_stream = atomic_load(&s->capture);

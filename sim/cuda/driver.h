@@ -66,8 +66,8 @@ struct device {
     struct va_window memory, managed;
     struct CUctx_st *primary; /* made at the first retain */
     unsigned int primary_flags;
-    struct CUmemPoolHandle_st *pool, *pool_graph; /* made when first asked for (pool.h) */
-    struct CUmemPoolHandle_st *pool_current;      /* NULL: the default one */
+    struct CUmemPoolHandle_st *pool;         /* made when first asked for (pool.h) */
+    struct CUmemPoolHandle_st *pool_current; /* NULL: the default one */
 };
 
 struct capture; /* capture.c */
@@ -312,6 +312,8 @@ void queue_close(struct CUstream_st *stream);
 bool queue_is_done(uint32_t index, uint64_t number);
 CUresult queue_wait(uint32_t index, uint64_t number, uint64_t earliest_ns,
                     const struct CUctx_st *context);
+/* Until simgpud has said what is done by now. */
+CUresult queue_refresh(void);
 /* Not known to be done: asks simgpud, where that may change something. */
 CUresult queue_look(uint64_t earliest_ns);
 void queue_signal(uint32_t index, uint64_t number);
@@ -368,11 +370,6 @@ CUresult capture_memops(struct CUstream_st *stream, unsigned int count,
 CUresult capture_alloc(struct CUstream_st *stream, const CUmemPoolProps *props, size_t bytes,
                        CUdeviceptr *address);
 CUresult capture_free(struct CUstream_st *stream, CUdeviceptr address);
-
-/* graph_memory.c: memory of allocation nodes, which the program may free as other memory; it stays
- * the graph's for the next launch. */
-bool graph_memory_has(CUdeviceptr address);
-CUresult graph_memory_end(CUdeviceptr address);
 
 /* CUDA_SUCCESS, or the error of a call that may not be made while this thread could see a capture.
  */

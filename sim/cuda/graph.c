@@ -21,10 +21,13 @@ static void node_bury(struct CUgraphNode_st *n)
 
 struct CUgraph_st *graph_new(void)
 {
+    static _Atomic uint64_t last_id;
     struct CUgraph_st *g = calloc(1, sizeof(*g));
 
-    if (g)
+    if (g) {
         g->magic = MAGIC_GRAPH;
+        g->id = atomic_fetch_add(&last_id, 1) + 1;
+    }
     return g;
 }
 
@@ -102,6 +105,8 @@ static void node_link(struct CUgraph_st *g, struct CUgraphNode_st *n)
         g->first = n;
     g->last = n;
     g->count++;
+    g->has_memory |= n->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+                     n->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
 static void node_unlink(struct CUgraphNode_st *n)
@@ -210,10 +215,7 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph original)
 {
     TRY(graph_check(original));
     NEED(clone, CUDA_ERROR_INVALID_VALUE);
-    for (struct CUgraphNode_st *n = original->first; n; n = n->next)
-        NEED(n->params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-                 n->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE,
-             CUDA_ERROR_NOT_SUPPORTED);
+    NEED(!original->has_memory, CUDA_ERROR_NOT_SUPPORTED);
     return graph_copy(original, clone);
 }
 
@@ -235,9 +237,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
     TRY(node_check(node));
-    NEED(node->params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-             node->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE,
-         CUDA_ERROR_NOT_SUPPORTED);
+    NEED(!node->graph->has_memory, CUDA_ERROR_NOT_SUPPORTED);
     node_unlink(node);
     return CUDA_SUCCESS;
 }
@@ -407,6 +407,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
     TRY(graph_check(graph));
     TRY(dependencies_check(graph, from, count));
     TRY(dependencies_check(graph, to, count));
+    NEED(!graph->has_memory || !count, CUDA_ERROR_NOT_SUPPORTED);
     for (size_t i = 0; i < count; i++)
         NEED(has_edge(graph, from[i], to[i]), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {

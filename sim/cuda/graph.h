@@ -10,15 +10,7 @@
 
 #include "cuda/module.h"
 
-/* Memory of allocation nodes: one piece of the device's graph pool, which nodes of graphs and
- * executable graphs refer to. It is live from an allocation node's launch to a free node's. */
-struct graph_memory {
-    struct device *device;
-    CUdeviceptr address;
-    uint64_t bytes;
-    unsigned int references;
-    bool is_live;
-};
+struct graph_memory; /* graph_memory.h */
 
 struct kernel_node {
     CUDA_KERNEL_NODE_PARAMS_v2 api; /* its arguments are the node's own copy */
@@ -37,7 +29,7 @@ struct memop_node {
 
 struct alloc_node {
     CUDA_MEM_ALLOC_NODE_PARAMS api;
-    struct graph_memory *memory; /* also of a free node, when the address is a node's */
+    struct graph_memory *memory; /* of a free node, too */
 };
 
 struct node_params {
@@ -85,6 +77,8 @@ struct CUgraph_st {
     size_t edge_count, edge_room;
     struct user_reference *users;
     size_t user_count;
+    uint64_t id;      /* no other graph's, ever */
+    bool has_memory;  /* nodes: then it stays one, and nothing is taken from it */
     bool is_captured; /* owned by a capture until that ends */
     bool is_owned;    /* by a child graph node */
 };
@@ -105,6 +99,7 @@ struct step {
 struct CUgraphExec_st {
     uint32_t magic;
     unsigned long long flags;
+    bool has_memory; /* memory steps */
     struct step *steps;
     size_t count;
     size_t lanes;
@@ -139,17 +134,27 @@ CUresult host_fill(const CUDA_HOST_NODE_PARAMS *api, struct node_params *params)
 CUresult event_fill(CUevent event, CUgraphNodeType type, struct node_params *params);
 CUresult child_fill(CUgraph child, struct node_params *params);
 CUresult memop_fill(const CUDA_BATCH_MEM_OP_NODE_PARAMS *api, struct node_params *params);
-CUresult any_fill(const CUgraphNodeParams *api, struct node_params *params);
+CUresult any_fill(const CUgraphNodeParams *api, struct node_params *params); /* no memory */
 CUresult params_copy(const struct node_params *from, struct node_params *to);
 void params_free(struct node_params *params);
 
-/* graph_memory.c */
-CUresult memory_fill_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *api, struct node_params *params);
-CUresult memory_fill_free(CUdeviceptr address, struct node_params *params);
+/* graph_memory.c: after the dependencies; a piece of the graph that it frees before may serve
+ * again. */
+CUresult memory_fill_alloc(struct CUgraph_st *graph, const CUgraphNode *dependencies, size_t count,
+                           CUDA_MEM_ALLOC_NODE_PARAMS *api, struct node_params *params);
+CUresult memory_fill_free(struct CUgraph_st *graph, CUdeviceptr address,
+                          struct node_params *params);
 void memory_get(struct graph_memory *memory);
 void memory_put(struct graph_memory *memory);
-CUresult memory_start(struct graph_memory *memory, bool is_auto_free);
-CUresult memory_end(struct graph_memory *memory, CUdeviceptr address, CUstream stream);
+/* Memory nodes run in one executable graph at a time, else CUDA_ERROR_NOT_SUPPORTED. */
+CUresult memory_instantiate(struct CUgraphExec_st *exec);
+void memory_deinstantiate(struct CUgraphExec_st *exec);
+/* Before a launch or upload into the stream, physical memory for it, and what it leaves allocated;
+ * `started` after. CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_INVALID_VALUE for memory that is still
+ * allocated, or not at all. */
+CUresult memory_start(struct CUgraphExec_st *exec, const struct CUstream_st *stream,
+                      bool is_launch);
+void memory_started(struct CUgraphExec_st *exec, const struct CUstream_st *stream);
 
 /* graph_exec.c */
 /* The graph flat, in an order its edges allow. CUDA_ERROR_INVALID_VALUE for a cycle, with a node of

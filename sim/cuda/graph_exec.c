@@ -279,8 +279,11 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     if (rc == CUDA_SUCCESS)
         rc = lanes_assign(e);
     if (rc == CUDA_SUCCESS)
+        rc = memory_instantiate(e);
+    if (rc == CUDA_SUCCESS)
         rc = users_copy(graph->users, graph->user_count, &e->users);
     if (rc != CUDA_SUCCESS) {
+        memory_deinstantiate(e);
         steps_free(e->steps, e->steps ? e->count : 0);
         free(e->streams);
         free(e);
@@ -359,6 +362,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     TRY(exec_check(exec));
     exec->magic = MAGIC_DEAD;
     streams_drop(exec);
+    memory_deinstantiate(exec);
     steps_free(exec->steps, exec->count);
     users_free(exec->users, exec->user_count);
     free(exec->streams);
@@ -386,7 +390,10 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
     struct CUstream_st *s;
 
     TRY(exec_check(exec));
-    return stream_meant(stream, &s);
+    TRY(stream_meant(stream, &s));
+    TRY(memory_start(exec, s, false));
+    memory_started(exec, s);
+    return CUDA_SUCCESS;
 }
 
 static CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *p, CUstream lane)
@@ -422,8 +429,6 @@ static CUresult run_step(struct step *step, CUstream lane)
         return cuStreamWaitEvent(lane, p->event, 0);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return memops_push(lane, p->memop.count, p->memop.ops);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return memory_end(p->alloc.memory, p->alloc.api.dptr, lane);
     default:
         return CUDA_SUCCESS;
     }
@@ -470,15 +475,8 @@ static CUresult run_steps(struct CUgraphExec_st *e)
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_in(struct CUgraphExec_st *e, struct CUstream_st *s)
+static CUresult run(struct CUgraphExec_st *e, struct CUstream_st *s)
 {
-    bool is_auto_free = e->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-
-    TRY(open_lanes(e, s->context));
-    for (size_t i = 0; i < e->count; i++) {
-        if (e->steps[i].params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            TRY(memory_start(e->steps[i].params.alloc.memory, is_auto_free));
-    }
     e->streams[0] = s;
     if (e->last_number)
         TRY(stream_depend(s, e->last_index, e->last_number)); /* launches of one graph in a row */
@@ -492,6 +490,17 @@ static CUresult launch_in(struct CUgraphExec_st *e, struct CUstream_st *s)
     e->last_index = atomic_load(&s->index);
     e->last_number = atomic_load(&s->pushed);
     return CUDA_SUCCESS;
+}
+
+static CUresult launch_in(struct CUgraphExec_st *e, struct CUstream_st *s)
+{
+    CUresult rc;
+
+    TRY(open_lanes(e, s->context));
+    TRY(memory_start(e, s, true));
+    rc = run(e, s);
+    memory_started(e, s);
+    return rc;
 }
 
 /* The steps as a graph again, for a capture that launches it: the child's. */

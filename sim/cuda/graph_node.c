@@ -144,22 +144,11 @@ CUresult event_fill(CUevent event, CUgraphNodeType type, struct node_params *par
     return CUDA_SUCCESS;
 }
 
-/* Memory nodes have one address, and may be in one graph only. */
-static bool has_memory_nodes(const struct CUgraph_st *graph)
-{
-    for (const struct CUgraphNode_st *n = graph->first; n; n = n->next) {
-        if (n->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-            n->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-            return true;
-    }
-    return false;
-}
-
 CUresult child_fill(CUgraph child, struct node_params *params)
 {
     TRY(graph_check(child));
     NEED(!child->is_captured, CUDA_ERROR_ILLEGAL_STATE);
-    NEED(!has_memory_nodes(child), CUDA_ERROR_NOT_SUPPORTED);
+    NEED(!child->has_memory, CUDA_ERROR_NOT_SUPPORTED);
     memset(params, 0, sizeof(*params));
     params->type = CU_GRAPH_NODE_TYPE_GRAPH;
     TRY(graph_copy(child, &params->child));
@@ -208,8 +197,6 @@ CUresult any_fill(const CUgraphNodeParams *api, struct node_params *params)
         return event_fill(api->event, api->type, params);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return memop_fill(&api->memOp, params);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return memory_fill_free(api->free.dptr, params);
     default:
         return (int)api->type >= 0 && api->type <= CU_GRAPH_NODE_TYPE_CONDITIONAL
                    ? CUDA_ERROR_NOT_SUPPORTED
@@ -368,13 +355,13 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgrap
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                                 size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    ADD(memory_fill_alloc(params, &params_));
+    ADD(memory_fill_alloc(graph, dependencies, count, params, &params_));
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                                size_t count, CUdeviceptr address)
 {
-    ADD(memory_fill_free(address, &params_));
+    ADD(memory_fill_free(graph, address, &params_));
 }
 
 /* Conditional nodes are made, with the graphs of their bodies; none can be launched. */
@@ -422,7 +409,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     NEED(node && api, CUDA_ERROR_INVALID_VALUE);
     TRY(dependencies_check(graph, dependencies, count));
     if (api->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        rc = memory_fill_alloc(&api->alloc, &params);
+        rc = memory_fill_alloc(graph, dependencies, count, &api->alloc, &params);
+    else if (api->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        rc = memory_fill_free(graph, api->free.dptr, &params);
     else if (api->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
         rc = conditional_fill(&api->conditional, &params);
     else

@@ -80,6 +80,7 @@ static struct va_window *window_of(struct device *d, CUdeviceptr address)
 static bool is_elsewhere(void)
 {
     return atomic_load_explicit(&vmm_count, memory_order_relaxed) ||
+           atomic_load_explicit(&is_graph_memory_used, memory_order_relaxed) ||
            atomic_load_explicit(&pool_count, memory_order_relaxed);
 }
 
@@ -104,6 +105,8 @@ void memory_find(CUdeviceptr address, struct place *place)
         pthread_mutex_unlock(&d->memory_lock);
     } else if (is_elsewhere()) {
         pool_find(address, place);
+        if (place->kind == PLACE_NONE)
+            graph_memory_find(address, place);
         if (place->kind == PLACE_NONE)
             vmm_find(address, place);
     }
@@ -232,6 +235,8 @@ CUresult memory_free(CUdeviceptr address)
     memory_find(address, &place);
     if (place.kind == PLACE_POOL)
         return pool_free(address);
+    if (place.kind == PLACE_GRAPH)
+        return graph_memory_free(address, NULL);
     NEED(place.kind == PLACE_IMPORTED, CUDA_ERROR_INVALID_VALUE);
     return mapped_free(address, false);
 }
@@ -343,9 +348,14 @@ void *memory_host(CUdeviceptr address, size_t bytes, bool is_write)
     uint64_t base, host = 0;
 
     if (!d) {
-        void *found = is_elsewhere() ? pool_host(address, bytes, is_write) : NULL;
+        void *found;
 
-        return found || !is_elsewhere() ? found : vmm_host(address, bytes, is_write);
+        if (!is_elsewhere())
+            return NULL;
+        found = pool_host(address, bytes, is_write);
+        if (!found)
+            found = graph_memory_host(address, bytes, is_write);
+        return found ? found : vmm_host(address, bytes, is_write);
     }
     w = window_of(d, address);
     pthread_mutex_lock(&d->memory_lock);
@@ -407,7 +417,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return CUDA_SUCCESS;
     /* As on a card, memory is not taken away under running kernels. */
     TRY(context_wait(c));
-    return graph_memory_has(address) ? graph_memory_end(address) : memory_free(address);
+    return memory_free(address);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -21,6 +21,7 @@ enum place_kind {
     PLACE_LINEAR,
     PLACE_MANAGED,
     PLACE_POOL,
+    PLACE_GRAPH,
     PLACE_MAPPED,
     PLACE_IMPORTED
 };
@@ -147,6 +148,16 @@ extern _Atomic uint32_t vmm_count;
 extern _Atomic uint32_t pool_count;
 void pool_find(CUdeviceptr address, struct place *place);
 void *pool_host(CUdeviceptr address, size_t bytes, bool is_write);
+/* graph_memory.c: memory of allocation nodes, which the program may free as other memory; it stays
+ * the graph's for the next launch. stream NULL: nothing uses it any more.
+ * CUDA_ERROR_INVALID_VALUE when no launch allocated it. */
+void graph_memory_find(CUdeviceptr address, struct place *place);
+void *graph_memory_host(CUdeviceptr address, size_t bytes, bool is_write);
+CUresult graph_memory_free(CUdeviceptr address, struct CUstream_st *stream);
+/* Whether a device's graphs ever allocated. */
+extern _Atomic bool is_graph_memory_used;
+
+/* pool.c */
 /* Frees an allocation of a pool now, whatever stream it was for. */
 CUresult pool_free(CUdeviceptr address);
 

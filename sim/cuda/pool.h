@@ -49,9 +49,6 @@ CUresult pool_open(struct device *device, const CUmemPoolProps *props, struct sh
 void pool_close(struct CUmemPoolHandle_st *pool);
 CUresult pool_check(CUmemoryPool pool);
 
-/* The pool that a device's graphs allocate from, made at the first call. */
-CUresult pool_of_graphs(struct device *device, struct CUmemPoolHandle_st **pool);
-
 /* An allocation as of now, for work on the stream (NULL: any). */
 CUresult pool_take(struct CUmemPoolHandle_st *pool, size_t bytes, struct CUstream_st *stream,
                    CUdeviceptr *address);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points of memory pools, and of allocation in stream order. A device has a pool of its own
- * and one that its graphs use, both made when first asked for, under driver_lock.
+ * Entry points of memory pools, and of allocation in stream order. A device has a pool of its own,
+ * made when first asked for, under driver_lock.
  */
 #include "cuda/pool.h"
 
@@ -22,11 +22,6 @@ static CUresult own_pool(struct device *d, struct CUmemPoolHandle_st **slot,
     *pool = *slot;
     pthread_mutex_unlock(&driver_lock);
     return rc;
-}
-
-CUresult pool_of_graphs(struct device *d, struct CUmemPoolHandle_st **pool)
-{
-    return own_pool(d, &d->pool_graph, pool);
 }
 
 static CUresult current_pool(struct device *d, struct CUmemPoolHandle_st **pool)
@@ -270,9 +265,9 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     NEED(address, CUDA_ERROR_INVALID_VALUE);
     if (atomic_load(&s->capture))
         return capture_free(s, address);
-    if (graph_memory_has(address))
-        return graph_memory_end(address);
     memory_find(address, &place);
+    if (place.kind == PLACE_GRAPH)
+        return graph_memory_free(address, s);
     if (place.kind == PLACE_POOL)
         return pool_give(address, s);
     /* Memory of cuMemAlloc, too, once the stream has got there. */

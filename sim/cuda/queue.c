@@ -103,6 +103,14 @@ static CUresult await_pass(uint32_t passes)
     return CUDA_SUCCESS;
 }
 
+CUresult queue_refresh(void)
+{
+    uint32_t passes = atomic_load_explicit(&queue()->passes, memory_order_acquire);
+
+    TRY(ask());
+    return await_pass(passes);
+}
+
 /* Waiting */
 
 /* A place to wait in; -1 when all are taken. */

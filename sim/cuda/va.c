@@ -403,6 +403,17 @@ void va_free(struct va_window *w, uint64_t base, struct va_range *gone)
     }
 }
 
+void va_empty(struct va_window *w, uint64_t base)
+{
+    uint64_t start;
+    struct va_record *r = va_find(w, base, &start);
+
+    if (r && r->touched)
+        drop_backing(w, start, r->bytes);
+    if (r)
+        r->touched = 0;
+}
+
 void **va_sharing(struct va_window *w, uint64_t base, struct va_range *range)
 {
     uint32_t at = (uint32_t)((base - w->base) >> BLOCK_SHIFT);

@@ -82,6 +82,9 @@ struct va_record *va_find(struct va_window *w, uint64_t address, uint64_t *base)
  * shared, the caller gives the addresses their old memory back (va_restore). */
 void va_free(struct va_window *w, uint64_t base, struct va_range *gone);
 
+/* A live allocation's bytes are zeros again, and take no memory. */
+void va_empty(struct va_window *w, uint64_t base);
+
 /* The blocks of a live allocation, and where to note what shares them. */
 void **va_sharing(struct va_window *w, uint64_t base, struct va_range *range);
 

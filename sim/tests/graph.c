@@ -11,8 +11,6 @@
 
 #include "check.h"
 
-#define MIB ((size_t)1 << 20)
-
 static const char text[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry saxpy(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y) { ret; }\n"
@@ -654,95 +652,7 @@ static void memops(void)
     OK(cuStreamSynchronize, stream);
 }
 
-/* ---- memory nodes, user objects, pictures -------------------------------------------------- */
-
-static uint64_t graph_memory(CUgraphMem_attribute attribute)
-{
-    uint64_t value;
-
-    OK(cuDeviceGetGraphMemAttribute, 0, attribute, &value);
-    return value;
-}
-
-static void memory_nodes(void)
-{
-    CUDA_MEM_ALLOC_NODE_PARAMS p = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
-        .bytesize = 8 * MIB};
-    CUgraphNode alloc, fill, release;
-    CUDA_MEMSET_NODE_PARAMS_v1 set = {.value = 1, .elementSize = 1, .height = 1};
-    size_t before, after, total;
-    uint64_t zero = 0;
-    CUdeviceptr q;
-    CUgraphExec exec;
-    CUgraph g, clone;
-
-    begin();
-    OK(cuMemGetInfo_v2, &before, &total);
-    OK(cuGraphCreate, &g, 0);
-    p.bytesize = 0;
-    BAD(cuGraphAddMemAllocNode, &alloc, g, NULL, 0, &p);
-    p.bytesize = 8 * MIB;
-    OK(cuGraphAddMemAllocNode, &alloc, g, NULL, 0, &p);
-    TRUE(p.dptr);
-    set.dst = p.dptr;
-    set.width = 8 * MIB;
-    OK(cuGraphAddMemsetNode, &fill, g, &alloc, 1, &set, context);
-    OK(cuGraphAddMemFreeNode, &release, g, &fill, 1, p.dptr);
-    OK(cuGraphMemFreeNodeGetParams, release, &q);
-    TRUE(q == p.dptr);
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone, &clone, g);
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuGraphDestroyNode, alloc);
-    IS(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    OK(cuGraphInstantiateWithFlags, &exec, g, 0);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuStreamSynchronize, stream);
-    IS(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    IS(8 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH));
-    TRUE(graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) >= 8 * MIB);
-    OK(cuDeviceSetGraphMemAttribute, 0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero);
-    IS(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH));
-    BAD(cuDeviceSetGraphMemAttribute, 0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &zero);
-    OK(cuGraphExecDestroy, exec);
-    OK(cuGraphDestroy, g);
-    /* Memory that outlives a launch is freed by the program, or by the next launch. */
-    OK(cuGraphCreate, &g, 0);
-    OK(cuGraphAddMemAllocNode, &alloc, g, NULL, 0, &p);
-    OK(cuGraphInstantiateWithFlags, &exec, g, 0);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuMemsetD8Async, p.dptr, 1, 8 * MIB, stream);
-    BAD(cuGraphLaunch, exec, stream);
-    IS(8 * MIB, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    OK(cuMemFreeAsync, p.dptr, stream);
-    IS(0, graph_memory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuMemFree_v2, p.dptr);
-    OK(cuGraphExecDestroy, exec);
-    OK(cuGraphInstantiateWithFlags, &exec, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuStreamSynchronize, stream);
-    OK(cuMemFree_v2, p.dptr);
-    OK(cuGraphExecDestroy, exec);
-    OK(cuGraphDestroy, g);
-    /* Captured. */
-    OK(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    OK(cuMemAllocAsync, &q, MIB, stream);
-    OK(cuMemsetD8Async, q, 2, MIB, stream);
-    OK(cuMemFreeAsync, q, stream);
-    OK(cuStreamEndCapture, stream, &g);
-    OK(cuGraphInstantiateWithFlags, &exec, g, 0);
-    OK(cuGraphLaunch, exec, stream);
-    OK(cuStreamSynchronize, stream);
-    OK(cuGraphExecDestroy, exec);
-    OK(cuGraphDestroy, g);
-    OK(cuDeviceGraphMemTrim, 0);
-    IS(0, graph_memory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
-    OK(cuMemGetInfo_v2, &after, &total);
-    IS(before, after);
-}
+/* ---- user objects, pictures ---------------------------------------------------------------- */
 
 static void count_down(void *data)
 {
@@ -859,11 +769,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } groups[] = {
-    {"structure", structure},       {"nodes", nodes},           {"children", children},
-    {"branches", branches},         {"updates", updates},       {"capture", capture},
-    {"callbacks", callbacks},       {"host_nodes", host_nodes}, {"memops", memops},
-    {"memory_nodes", memory_nodes}, {"objects", objects},       {"pictures", pictures},
-    {"threads", threads},
+    {"structure", structure}, {"nodes", nodes},           {"children", children},
+    {"branches", branches},   {"updates", updates},       {"capture", capture},
+    {"callbacks", callbacks}, {"host_nodes", host_nodes}, {"memops", memops},
+    {"objects", objects},     {"pictures", pictures},     {"threads", threads},
 };
 
 int main(int argc, char **argv)

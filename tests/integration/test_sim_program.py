@@ -47,9 +47,17 @@ class Graphs(ProgramTest):
     """The checks of sim/tests/graph.c, likewise."""
 
 
-for name in ("structure", "nodes", "children", "branches", "updates", "capture", "callbacks", "host_nodes", "memops", "memory_nodes",
-             "objects", "pictures", "threads"):
+for name in ("structure", "nodes", "children", "branches", "updates", "capture", "callbacks", "host_nodes", "memops", "objects",
+             "pictures", "threads"):
     setattr(Graphs, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-graph"))
+
+
+class GraphMemory(ProgramTest):
+    """The checks of sim/tests/graph_memory.c, likewise."""
+
+
+for name in ("nodes", "launches", "sharing", "reuse", "unfreed", "auto_free", "room", "packing"):
+    setattr(GraphMemory, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-graph-memory"))
 
 
 class Images(ProgramTest):

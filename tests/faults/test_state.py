@@ -370,6 +370,25 @@ class Disks(State):
         self.assertTrue(os.path.exists(self.record(claim)))
         self.assertTrue(os.path.exists(self.spec_path(claim)))
 
+    def test_promise_of_a_share_in_use_outlives_a_full_disk(self):
+        self.mount(self.path("state"), "size=256k")
+        self.start()
+        claim = self.world.claim("torn", [result(cores="30")])
+        devices = self.prepared(claim)
+        self.end()
+        with open(self.record(claim), "wb") as file:
+            file.write(b"torn")
+        self.fill(self.path("state"))
+        self.start()
+        self.refused(claim, "No space left on device", timeout=20)
+        os.unlink(self.path("state/filler"))
+        self.is_promised(30)
+        self.assertEqual(self.prepared(claim), devices)
+        self.is_promised(30)
+        self.unprepared(claim)
+        self.is_promised(0)
+        self.assertEqual(self.world.tree(), {})
+
     def test_unprepare_on_a_full_disk(self):
         self.mount(self.path("state"), "size=256k")
         self.start()

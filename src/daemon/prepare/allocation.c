@@ -163,8 +163,8 @@ static int read_results(const json_t *results, const json_t *config, const char 
     }
     if (claim->share_count)
         return 0;
-    return alq_err_set(err, ALQ_EINVAL, "no device of driver %s in its allocation (but of %s)",
-                       driver, other ? other : "none");
+    return alq_err_set(err, ALQ_EINVAL, "no device of driver %s in its allocation (%s%s)", driver,
+                       other ? "but of " : "nor of any other", other ? other : "");
 }
 
 int alq_allocation_read(const json_t *object, const struct alq_claim_id *id, const char *driver,

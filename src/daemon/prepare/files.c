@@ -299,7 +299,7 @@ static int make_files(struct alq_files *files, const struct alq_claim_spec *clai
     return write_spec(files, claim, err);
 }
 
-static int is_found(const struct alq_files *files, const char *uid)
+int alq_files_is_found(const struct alq_files *files, const char *uid)
 {
     for (size_t i = 0; i < files->found_count; i++)
         if (!strcmp(files->found[i], uid))
@@ -351,7 +351,7 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
 {
     if (has_record)
         return repair(files, claim, err);
-    if (is_found(files, claim->uid))
+    if (alq_files_is_found(files, claim->uid))
         return take_over(files, claim, err);
     /* What lies there is of another life of the claim. */
     int rc = remove_files(files, claim->uid, err);
@@ -419,7 +419,7 @@ static int uid_of_spec(const char *name, const char *prefix, char *uid, size_t s
 static int may_run(const struct alq_files *files, const char *uid)
 {
     char id[ALQ_SHARE_ID_BYTES];
-    if (is_found(files, uid) || alq_store_is_set_aside(files->store, uid))
+    if (alq_files_is_found(files, uid) || alq_store_is_set_aside(files->store, uid))
         return 1;
     for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {
         alq_share_id_format(uid, i, id);
@@ -437,7 +437,7 @@ static void keep(struct alq_files *files, const struct alq_files_sweeper *sweepe
     char unknown[] = "";
     struct alq_claim_spec claim = {.name = unknown, .pool = unknown, .shares = shares};
     char(*more)[UID_BYTES];
-    if (is_found(files, uid))
+    if (alq_files_is_found(files, uid))
         return;
     snprintf(claim.uid, sizeof(claim.uid), "%s", uid);
     for (uint32_t i = 0; i < ALQ_CLAIM_RESULTS_MAX; i++) {

@@ -31,6 +31,10 @@ void alq_files_close(struct alq_files *files);
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err);
 
+/* Whether the sweep found the claim without a record and with containers that may run: a Prepare of
+ * it that fails leaves them their files, and its promise goes on. Any thread. */
+int alq_files_is_found(const struct alq_files *files, const char *uid);
+
 /* CDI spec, share directories, record: in this order, so that what is left after a crash is known.
  * A claim that was never prepared is success. Works with no driver, no GPU and no API server. */
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err);

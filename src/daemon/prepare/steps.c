@@ -135,9 +135,11 @@ static void work_done(struct alq_job *job)
     struct alq_err err = op->job_err;
     int has_failed = err.code != 0;
     int is_rebuild = op->kind == ALQ_REBUILD;
-    if (op->is_removal ? !has_failed : has_failed && !op->has_record) {
-        alq_promise_end(p, claim); /* a worker that fails has rolled back */
-    } else if (!op->is_removal) {
+    /* A worker that fails has rolled back, unless containers may run. */
+    int is_rolled_back = has_failed && !op->has_record && !alq_files_is_found(p->files, op->id.uid);
+    if (op->is_removal ? !has_failed : is_rolled_back) {
+        alq_promise_end(p, claim);
+    } else if (!op->is_removal && (!has_failed || op->has_record)) {
         claim->is_completed = 1;
         claim->needs_rebuild = has_failed;
     }

@@ -59,6 +59,13 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
     return 0;
 }
 
+int alq_files_is_found(const struct alq_files *files, const char *uid)
+{
+    (void)files;
+    (void)uid;
+    return 0;
+}
+
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err)
 {
     (void)files;

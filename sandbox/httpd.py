@@ -155,13 +155,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except validate.StepZero:
             raise _Closed from None
         finally:
-            if self.is_held:
-                self.fault.reorder.leave()
-            self.line, self.fault, self.is_held = "", None, False
             log = self.server.request_log
             if log is not None:
                 log.append({"method": self.command, "path": self.path, "user": getattr(self.user, "name", None),
                             "code": code or 200, "seconds": round(time.monotonic() - started, 4)})
+            if self.is_held:
+                self.fault.reorder.leave()
+            self.line, self.fault, self.is_held = "", None, False
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 

@@ -242,6 +242,16 @@ CUresult capture_memops(struct CUstream_st *s, unsigned int count,
     return add(s, &params, NULL);
 }
 
+CUresult capture_semaphores(struct CUstream_st *s, CUgraphNodeType type,
+                            const CUexternalSemaphore *semaphores, const void *values,
+                            unsigned int count)
+{
+    struct node_params params;
+
+    TRY(semaphore_fill(type, semaphores, values, count, &params));
+    return add(s, &params, NULL);
+}
+
 CUresult capture_alloc(struct CUstream_st *s, const CUmemPoolProps *props, size_t bytes,
                        CUdeviceptr *address)
 {

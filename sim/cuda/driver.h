@@ -367,6 +367,10 @@ CUresult capture_copy(struct CUstream_st *stream, const struct copy *copy);
 CUresult capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
 CUresult capture_memops(struct CUstream_st *stream, unsigned int count,
                         const CUstreamBatchMemOpParams *ops);
+/* A signal or a wait, as `type` says. */
+CUresult capture_semaphores(struct CUstream_st *stream, CUgraphNodeType type,
+                            const CUexternalSemaphore *semaphores, const void *params,
+                            unsigned int count);
 CUresult capture_alloc(struct CUstream_st *stream, const CUmemPoolProps *props, size_t bytes,
                        CUdeviceptr *address);
 CUresult capture_free(struct CUstream_st *stream, CUdeviceptr address);

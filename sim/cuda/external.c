@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * External memory and semaphores. Memory is what cuMemExportToShareableHandle exported, from this
- * or another process: the simulator knows no other API that allocates. A semaphore is any
- * descriptor; what counts is the value that this process has signalled.
+ * External memory: what cuMemExportToShareableHandle exported, from this or another process; the
+ * simulator knows no other API that allocates.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,13 +13,6 @@ struct CUextMemory_st {
     uint32_t magic;
     struct physical *physical;
     uint64_t bytes;
-};
-
-struct CUextSemaphore_st {
-    uint32_t magic;
-    int fd;
-    bool is_timeline;
-    _Atomic uint64_t value; /* of a binary one: signals less waits */
 };
 
 static CUresult memory_check(CUexternalMemory memory)
@@ -115,91 +106,5 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     physical_put(memory->physical, false);
     pthread_mutex_unlock(&physical_lock);
     bury(memory);
-    return CUDA_SUCCESS;
-}
-
-/* Semaphores */
-
-CUresult cuImportExternalSemaphore(CUexternalSemaphore *out,
-                                   const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc)
-{
-    struct CUextSemaphore_st *s;
-    struct CUctx_st *c;
-
-    TRY(current(&c));
-    NEED(out && desc && !desc->flags, CUDA_ERROR_INVALID_VALUE);
-    NEED(desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
-             desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
-         CUDA_ERROR_NOT_SUPPORTED);
-    NEED(fcntl(desc->handle.fd, F_GETFD) >= 0, CUDA_ERROR_INVALID_VALUE);
-    s = calloc(1, sizeof(*s));
-    NEED(s, CUDA_ERROR_OUT_OF_MEMORY);
-    s->fd = desc->handle.fd; /* the driver's from now on */
-    s->is_timeline = desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
-    s->magic = MAGIC_SEMAPHORE;
-    *out = s;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDestroyExternalSemaphore(CUexternalSemaphore semaphore)
-{
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    NEED(semaphore && semaphore->magic == MAGIC_SEMAPHORE, CUDA_ERROR_INVALID_HANDLE);
-    semaphore->magic = MAGIC_DEAD;
-    close(semaphore->fd);
-    bury(semaphore);
-    return CUDA_SUCCESS;
-}
-
-static CUresult semaphores_check(const CUexternalSemaphore *semaphores, const void *params,
-                                 unsigned int count, CUstream stream)
-{
-    struct CUctx_st *c;
-    struct CUstream_st *s;
-
-    TRY(current(&c));
-    TRY(stream_get(stream, c, &s));
-    NEED(semaphores && params && count, CUDA_ERROR_INVALID_VALUE);
-    for (unsigned int i = 0; i < count; i++)
-        NEED(semaphores[i] && semaphores[i]->magic == MAGIC_SEMAPHORE, CUDA_ERROR_INVALID_HANDLE);
-    NEED(!atomic_load(&s->capture), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *semaphores,
-                                         const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params,
-                                         unsigned int count, CUstream stream)
-{
-    TRY(semaphores_check(semaphores, params, count, stream));
-    for (unsigned int i = 0; i < count; i++) {
-        struct CUextSemaphore_st *s = semaphores[i];
-
-        if (s->is_timeline) {
-            /* A timeline only ever goes up. */
-            NEED(params[i].params.fence.value > atomic_load(&s->value), CUDA_ERROR_INVALID_VALUE);
-            atomic_store(&s->value, params[i].params.fence.value);
-        } else {
-            atomic_store(&s->value, 1);
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-/* What has not been signalled would have to come from outside CUDA, where there is nothing. */
-CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *semaphores,
-                                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params,
-                                       unsigned int count, CUstream stream)
-{
-    TRY(semaphores_check(semaphores, params, count, stream));
-    for (unsigned int i = 0; i < count; i++) {
-        const struct CUextSemaphore_st *s = semaphores[i];
-
-        NEED(atomic_load(&s->value) >= (s->is_timeline ? params[i].params.fence.value : 1),
-             CUDA_ERROR_NOT_SUPPORTED);
-    }
-    for (unsigned int i = 0; i < count; i++) {
-        if (!semaphores[i]->is_timeline)
-            atomic_store(&semaphores[i]->value, 0);
-    }
     return CUDA_SUCCESS;
 }

@@ -27,6 +27,12 @@ struct memop_node {
     CUstreamBatchMemOpParams *ops;
 };
 
+struct semaphore_node {
+    unsigned int count;
+    CUexternalSemaphore *semaphores;
+    const void *params; /* of signals, or of waits */
+};
+
 struct alloc_node {
     CUDA_MEM_ALLOC_NODE_PARAMS api;
     struct graph_memory *memory; /* of a free node, too */
@@ -45,7 +51,8 @@ struct node_params {
         struct CUgraph_st *child; /* the node's own */
         CUevent event;
         struct memop_node memop;
-        struct alloc_node alloc; /* alloc and free */
+        struct semaphore_node semaphore; /* signal and wait */
+        struct alloc_node alloc;         /* alloc and free */
         CUDA_CONDITIONAL_NODE_PARAMS conditional;
     };
 };
@@ -155,6 +162,13 @@ void memory_deinstantiate(struct CUgraphExec_st *exec);
 CUresult memory_start(struct CUgraphExec_st *exec, const struct CUstream_st *stream,
                       bool is_launch);
 void memory_started(struct CUgraphExec_st *exec, const struct CUstream_st *stream);
+
+/* graph_semaphore.c */
+CUresult semaphore_fill(CUgraphNodeType type, const CUexternalSemaphore *semaphores,
+                        const void *values, unsigned int count, struct node_params *params);
+/* The parameters are a copy of another's: they get lists of their own. */
+CUresult semaphore_copy(struct node_params *params);
+CUresult semaphore_run(const struct node_params *params, CUstream stream);
 
 /* graph_exec.c */
 /* The graph flat, in an order its edges allow. CUDA_ERROR_INVALID_VALUE for a cycle, with a node of

@@ -429,6 +429,9 @@ static CUresult run_step(struct step *step, CUstream lane)
         return cuStreamWaitEvent(lane, p->event, 0);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return memops_push(lane, p->memop.count, p->memop.ops);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return semaphore_run(p, lane);
     default:
         return CUDA_SUCCESS;
     }

@@ -197,6 +197,10 @@ CUresult any_fill(const CUgraphNodeParams *api, struct node_params *params)
         return event_fill(api->event, api->type, params);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return memop_fill(&api->memOp, params);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: /* both have one layout */
+        return semaphore_fill(api->type, api->extSemSignal.extSemArray,
+                              api->extSemSignal.paramsArray, api->extSemSignal.numExtSems, params);
     default:
         return (int)api->type >= 0 && api->type <= CU_GRAPH_NODE_TYPE_CONDITIONAL
                    ? CUDA_ERROR_NOT_SUPPORTED
@@ -219,6 +223,9 @@ CUresult params_copy(const struct node_params *from, struct node_params *to)
         NEED(to->memop.ops, CUDA_ERROR_OUT_OF_MEMORY);
         memcpy(to->memop.ops, from->memop.ops, from->memop.count * sizeof(*from->memop.ops));
         return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return semaphore_copy(to);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         memory_get(to->alloc.memory);
@@ -241,6 +248,11 @@ void params_free(struct node_params *p)
         break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         free(p->memop.ops);
+        break;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        free(p->semaphore.semaphores);
+        free((void *)(uintptr_t)p->semaphore.params);
         break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:

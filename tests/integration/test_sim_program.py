@@ -60,6 +60,14 @@ for name in ("nodes", "launches", "sharing", "reuse", "unfreed", "auto_free", "r
     setattr(GraphMemory, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-graph-memory"))
 
 
+class Semaphores(ProgramTest):
+    """The checks of sim/tests/semaphore.c, likewise."""
+
+
+for name in ("streams", "graphs", "processes"):
+    setattr(Semaphores, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-semaphore"))
+
+
 class Images(ProgramTest):
     def write(self, data):
         path = self.dir / "image"

@@ -313,10 +313,11 @@ static int write_line(const struct line *l)
 
 static int write_lost(unsigned lost)
 {
-    char message[64];
+    char count[16];
     struct line l;
-    snprintf(message, sizeof(message), "%u lines are lost: they could not be written", lost);
-    build(&l, ALQ_LOG_WARN, "log", NULL, message);
+    snprintf(count, sizeof(count), "%u", lost);
+    build(&l, ALQ_LOG_WARN, "log", ALQ_LOG_KV({"count", count}),
+          "lines lost: they could not be written");
     return write_line(&l);
 }
 

@@ -2,6 +2,7 @@
 """aliquotd as a gRPC server and as the kubelet's plugin: registration, health streams, sockets, and a peer that does
 everything wrong. What the calls do to claims is in test_daemon.py."""
 
+import fcntl
 import os
 import pathlib
 import signal
@@ -371,6 +372,25 @@ class Life(unittest.TestCase):
         self.assertEqual(world.stop(), 0)
         self.assertFalse(os.path.exists(world.registration_socket))
         self.assertFalse(os.path.exists(world.dra_socket))
+
+    def test_log_that_nobody_reads_holds_up_nothing(self):
+        """stderr is a pipe that is full: calls are answered, and who reads at last is told how much is missing."""
+        world = self.world()
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        world.daemon = subprocess.Popen(world.command(), stderr=writer, env=world.environment())
+        os.close(writer)
+        wait_for("the registration socket", lambda: os.path.exists(world.registration_socket))
+        peer = self.connect(world.dra_socket)
+        claim = world.claim("silent", [result()])
+        for _ in range(50):
+            self.assertEqual(peer.prepare(claim, timeout=30)[claim[2]].error, "")
+            self.assertEqual(peer.unprepare(claim, timeout=30)[claim[2]].error, "")
+        self.assertIn(b" ready ", os.read(reader, 65536))
+        peer.prepare(claim, timeout=30)
+        self.assertRegex(os.read(reader, 65536), rb" warn log: lines lost: .* count=[0-9]+\n")
+        self.assertEqual(world.stop(), 0)
 
     def test_sigterm_answers_open_calls(self):
         world = self.world()

@@ -226,7 +226,7 @@ static void lose_lines(int reader, int writer)
     ssize_t n = read(reader, lost, sizeof(lost) - 1);
     lost[n > 0 ? n : 0] = '\0';
     char *second = strchr(lost, '\n');
-    snprintf(want, sizeof(want), "warn log: %u lines are lost: they could not be written",
+    snprintf(want, sizeof(want), "warn log: lines lost: they could not be written count=%u",
              LINES - kept);
     if (!second) /* a socket's or pipe's read gives what is there: both lines, but for a cut */
         fail_msg("one line: %s", lost);

@@ -3,6 +3,7 @@
 
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
 #include "vgpu/submit.h"
@@ -88,6 +89,17 @@ struct alq_dev *alq_context_dev(CUcontext context)
     return number ? contexts[number - 1].dev : NULL;
 }
 
+struct alq_dev *alq_context_dev_of_stream(CUstream stream)
+{
+    CUcontext context = NULL;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !ALQ_HAS(cuStreamGetCtx) || ALQ_CALL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS)
+        return alq_dev_current();
+    uint16_t number = number_of(context);
+    return number ? contexts[number - 1].dev : alq_dev_current();
+}
+
 void alq_context_each(void (*with)(CUcontext context, void *data), void *data)
 {
     uint32_t high = atomic_load_explicit(&used_high, memory_order_acquire);
@@ -152,7 +164,7 @@ static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
     if (!found)
         return result;
     *bytes = alq_dev_context_bytes(found);
-    if (!alq_charge(found, 0, *bytes))
+    if (!alq_admit(found, 0, *bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *dev = found;
     return CUDA_SUCCESS;

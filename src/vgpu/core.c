@@ -7,6 +7,7 @@
 #include "vgpu/driver.h"
 #include "vgpu/envindex.h"
 #include "vgpu/log.h"
+#include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
 
@@ -51,6 +52,7 @@ void alq_core_renew(void)
     atomic_store_explicit(&attached, 0, memory_order_relaxed);
     alq_table_forget();
     alq_context_forget();
+    alq_pool_forget();
 }
 
 uint32_t alq_fork_generation(void)

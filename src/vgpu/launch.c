@@ -5,6 +5,7 @@
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
+#include "vgpu/memory/graph.h"
 #include "vgpu/submit.h"
 
 struct launch {
@@ -135,24 +136,40 @@ LAUNCH(cuLaunchGrid, (CUfunction f, int gx, int gy), ARGS(f, gx, gy), f, ALQ_EST
 LAUNCH(cuLaunchGridAsync, (CUfunction f, int gx, int gy, CUstream stream), ARGS(f, gx, gy, stream),
        f, ALQ_ESTIMATE_FUNCTION, GRID_CLASS, stream, false)
 
-LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph,
-       ALQ_ESTIMATE_GRAPH, 0, stream, false)
-LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), ARGS(graph, stream), graph,
-       ALQ_ESTIMATE_GRAPH, 0, per_thread(stream), false)
+/* A graph's own memory is reserved before its turn. */
+#define LAUNCH_GRAPH(name, of_stream)                                                              \
+    static CUresult at_gate_##name(CUgraphExec graph, CUstream stream)                             \
+    {                                                                                              \
+        struct launch launch;                                                                      \
+        before(&launch, graph, ALQ_ESTIMATE_GRAPH, 0, of_stream, false);                           \
+        return after(&launch, ALQ_CALL(name, graph, stream));                                      \
+    }                                                                                              \
+    __typeof__(name) alq_gated_##name __attribute__((visibility("hidden")));                       \
+    CUresult alq_gated_##name(CUgraphExec graph, CUstream stream)                                  \
+    {                                                                                              \
+        struct alq_graph_launch memory;                                                            \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, graph, stream);                                                  \
+        if (alq_core_mode() == ALQ_MODE_BROKEN)                                                    \
+            return CUDA_ERROR_NOT_PERMITTED;                                                       \
+        if (atomic_load_explicit(&alq_graph_count, memory_order_relaxed) == 0)                     \
+            return at_gate_##name(graph, stream);                                                  \
+        CUresult result = alq_graph_begin(graph, &memory);                                         \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        result = at_gate_##name(graph, stream);                                                    \
+        alq_graph_end(graph, &memory, result);                                                     \
+        return result;                                                                             \
+    }
+
+LAUNCH_GRAPH(cuGraphLaunch, stream)
+LAUNCH_GRAPH(cuGraphLaunch_ptsz, per_thread(stream))
 
 /* Kernels of several devices in one call: each passes the gate of its own, as its stream's context
  * tells. */
 #define MULTI_MAX 16u
-
-static struct alq_dev *dev_of_stream(CUstream stream)
-{
-    CUcontext context = NULL;
-    if (!stream || !ALQ_HAS(cuStreamGetCtx) ||
-        ALQ_CALL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS)
-        return alq_dev_current();
-    struct alq_dev *dev = alq_context_dev(context);
-    return dev ? dev : alq_dev_current();
-}
 
 __typeof__(cuLaunchCooperativeKernelMultiDevice) alq_gated_cuLaunchCooperativeKernelMultiDevice
     __attribute__((visibility("hidden")));
@@ -172,7 +189,7 @@ CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
     for (; gated < count && gated < MULTI_MAX; gated++) {
         const CUDA_LAUNCH_PARAMS *p = &list[gated];
         struct launch *launch = &launches[gated];
-        struct alq_dev *dev = dev_of_stream(p->hStream);
+        struct alq_dev *dev = alq_context_dev_of_stream(p->hStream);
         launch->compute = dev ? alq_submit_begin() : NULL;
         if (!launch->compute)
             continue;

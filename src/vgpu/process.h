@@ -22,6 +22,7 @@ struct alq_process_page {
     struct alq_lock lock_ledger;  /* this process's turn at its slots */
     struct alq_lock lock_context; /* contexts and modules known */
     struct alq_lock lock_vmm;     /* physical memory and its mappings */
+    struct alq_lock lock_pool;    /* pools and graphs' memory */
     struct alq_lock lock_arena;   /* memory of the tables */
     struct alq_lock lock_compute; /* src/vgpu/compute */
     struct alq_lock lock_table[ALQ_TABLE_SHARDS];

@@ -5,6 +5,7 @@
  * destroyed it forgets what it knew.
  */
 #include "vgpu/driver.h"
+#include "vgpu/memory/graph.h"
 #include "vgpu/submit.h"
 
 #define ARGS(...) __VA_ARGS__
@@ -23,6 +24,7 @@ static inline struct alq_compute *gate(void)
         CUresult result = ALQ_CALL(name, args);                                                    \
         if (result == CUDA_SUCCESS && (compute = gate()))                                          \
             alq_compute_synced(compute, what);                                                     \
+        alq_pool_synced();                                                                         \
         return result;                                                                             \
     }
 
@@ -96,4 +98,19 @@ CAPTURE_END(cuStreamEndCapture_ptsz)
 
 GONE(cuStreamDestroy, CUstream, alq_compute_stream_gone)
 GONE(cuStreamDestroy_v2, CUstream, alq_compute_stream_gone)
-GONE(cuGraphExecDestroy, CUgraphExec, alq_compute_graph_gone)
+
+static void graph_gone(struct alq_compute *compute, CUgraphExec exec)
+{
+    if (compute)
+        alq_compute_graph_gone(compute, exec);
+    alq_graph_gone(exec);
+}
+
+ALQ_HOOK CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    if (!ALQ_HAS(cuGraphExecDestroy))
+        return alq_absent(ALQ_CU_cuGraphExecDestroy);
+    if (exec && alq_core_is_on())
+        graph_gone(alq_submit_now(), exec);
+    return ALQ_CALL(cuGraphExecDestroy, exec);
+}

@@ -164,6 +164,8 @@ static void command(char *line)
     } else if (IS("count")) {
         int n = 0, rc = CU(cuDeviceGetCount)(&n);
         report(word, rc, (uint64_t)n, 0);
+    } else if (IS("sync")) {
+        report(word, (int)CU(cuCtxSynchronize)(), 0, 0);
     } else if (IS("ctx")) {
         int rc = CU(cuCtxCreate_v2)(&contexts[context_count], 0, (CUdevice)a);
         report(word, rc, (uint64_t)(rc ? context_count : context_count++), 0);

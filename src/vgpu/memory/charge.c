@@ -100,10 +100,15 @@ static bool try_take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
     return ok;
 }
 
-static void refused(struct alq_dev *dev, uint64_t bytes)
+void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
 {
     struct alq_line line;
+    uint64_t bytes;
 
+    if (alq_core_attach() != 0)
+        return;
+    if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes))
+        bytes = UINT64_MAX;
     __atomic_fetch_add(&dev->share[0]->section->counters.refusals, 1, __ATOMIC_RELAXED);
     if (!ALQ_LOG_IS_ON(ALQ_LOG_WARN))
         return;
@@ -126,10 +131,8 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
     if (alq_core_attach() != 0)
         return false;
     if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes) ||
-        bytes > alq_dev_limit_bytes(dev)) {
-        refused(dev, bytes);
+        bytes > alq_dev_limit_bytes(dev))
         return false;
-    }
     if (bytes == 0)
         return true;
     bool ok = try_take(dev, counted_bytes, overhead_bytes);
@@ -143,9 +146,48 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
             alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
         ok = try_take(dev, counted_bytes, overhead_bytes);
     }
-    if (!ok)
-        refused(dev, bytes);
     return ok;
+}
+
+bool alq_charge_is_over(const struct alq_dev *dev)
+{
+    if (alq_core_attach() != 0)
+        return false;
+    for (uint32_t i = 0; i < dev->share_count; i++)
+        if (alq_ledger_total(dev->share[i]->section) > ceiling_of(dev->share[i]))
+            return true;
+    return false;
+}
+
+void alq_charge_taken(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+{
+    struct alq_share *share = dev->share[dev->share_count - 1];
+    uint64_t bytes = counted_bytes + overhead_bytes;
+
+    if (bytes == 0 || alq_core_attach() != 0 || try_take(dev, counted_bytes, overhead_bytes))
+        return;
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    uint32_t number;
+    struct alq_slot *slot = slot_of(share, &number);
+    if (alq_ledger_take(share->section, number, bytes, bytes, UINT64_MAX))
+        show(slot, counted_bytes, overhead_bytes);
+    alq_lock_drop(&alq_process_page()->lock_ledger);
+}
+
+void alq_charge_move(struct alq_dev *dev, int64_t bytes)
+{
+    if (bytes == 0 || alq_core_attach() != 0)
+        return;
+    uint64_t rest = bytes > 0 ? (uint64_t)bytes : 0 - (uint64_t)bytes;
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    for (uint32_t i = dev->share_count; i-- > 0 && rest;) {
+        uint32_t number;
+        struct alq_slot *slot = slot_of(dev->share[i], &number);
+        uint64_t part = min_u64(rest, bytes > 0 ? slot->overhead_bytes : slot->counted_bytes);
+        show(slot, bytes > 0 ? part : 0 - part, bytes > 0 ? 0 - part : part);
+        rest -= part;
+    }
+    alq_lock_drop(&alq_process_page()->lock_ledger);
 }
 
 void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)

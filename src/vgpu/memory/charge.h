@@ -21,9 +21,24 @@ static inline uint64_t alq_slack(uint64_t bytes)
     return -bytes & (ALQ_GRANULE_BYTES - 1);
 }
 
-/* Reserves both, or nothing: false when they do not fit (counted as a refusal) or the process has
- * no slot. */
+/* Reserves both, or nothing: false when they do not fit or the process has no slot. The program is
+ * refused by alq_admit (pool.h), which tries more. */
 bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
+
+/* More is held than the limit lets in now. */
+bool alq_charge_is_over(const struct alq_dev *dev);
+
+/* Counts a refusal, and says it in a line. */
+void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
+
+/* What the driver has taken already: charged beyond the limit where it must, so that the next
+ * admission fails. */
+void alq_charge_taken(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
+
+/* Shows so much more as counted, and less as overhead (negative: the other way); what is held
+ * stays.
+ */
+void alq_charge_move(struct alq_dev *dev, int64_t bytes);
 
 void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 

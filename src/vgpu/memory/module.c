@@ -9,6 +9,7 @@
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/submit.h"
 #include "vgpu/sys.h"
@@ -73,7 +74,7 @@ static CUresult load_begin(struct load *load, uint64_t bytes)
     if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || bytes > UINT32_MAX / 2)
         return CUDA_SUCCESS;
     load->most_bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
-    if (!alq_charge(here.dev, 0, load->most_bytes))
+    if (!alq_admit(here.dev, 0, load->most_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     load->here = here;
     if (ALQ_CALL(cuMemGetInfo_v2, &load->free_before, &total) != CUDA_SUCCESS)

@@ -21,6 +21,7 @@ enum alq_kind {
     ALQ_KIND_HANDLE = 5,   /* CUmemGenericAllocationHandle */
     ALQ_KIND_MAPPING = 6,  /* CUdeviceptr of a mapping */
     ALQ_KIND_MODULE = 7,   /* CUmodule, CUlibrary */
+    ALQ_KIND_GRAPH = 8,    /* CUgraphExec with memory (graph.c) */
 };
 
 struct alq_entry_value {

@@ -9,6 +9,7 @@
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/pool.h"
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -21,6 +22,7 @@ static bool room_now(CUresult result, struct alq_room *room)
     if (result != CUDA_SUCCESS || !alq_core_is_on())
         return false;
     alq_core_renew();
+    alq_pool_synced();
     struct alq_dev *dev = alq_dev_current();
     if (dev)
         alq_room_of(dev->share, dev->share_count, room);

@@ -7,6 +7,7 @@
  */
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
 
@@ -52,7 +53,7 @@ ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes
         if (result != CUDA_SUCCESS)
             return result;
     }
-    if (dev && !alq_charge(dev, bytes, 0))
+    if (dev && !alq_admit(dev, bytes, 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ALQ_CALL(cuMemCreate, handle, bytes, prop, flags);
     if (!dev)

@@ -31,17 +31,43 @@ CUresult cuDriverGetVersion(int *version)
     return CUDA_SUCCESS;
 }
 
-/* CUDA_VISIBLE_DEVICES: indices or UUID prefixes, up to the first that names no device or one named
- * before. Returns how many of order[] it filled. */
+static bool goes_before(const struct sim_device_info *a, const struct sim_device_info *b,
+                        bool is_by_bus)
+{
+    if (!is_by_bus)
+        return a->sms > b->sms;
+    if (a->pci_domain != b->pci_domain)
+        return a->pci_domain < b->pci_domain;
+    return a->pci_bus != b->pci_bus ? a->pci_bus < b->pci_bus : a->pci_device < b->pci_device;
+}
+
+/* CUDA_DEVICE_ORDER: by PCI address, or (the default) the fastest first, which here is the one with
+ * the most multiprocessors. */
+static void arrange(const struct sim_connection *c, uint32_t *all)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    bool is_by_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
+
+    for (uint32_t i = 0; i < c->device_count; i++) {
+        uint32_t at = i;
+
+        for (; at && goes_before(&c->device[i], &c->device[all[at - 1]], is_by_bus); at--)
+            all[at] = all[at - 1];
+        all[at] = i;
+    }
+}
+
+/* CUDA_VISIBLE_DEVICES: indices or UUID prefixes, up to the first that names no device (a MIG
+ * instance never does: there are none). Returns how many of order[] it filled. */
 static uint32_t visible(const struct sim_connection *c, uint32_t *order)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    uint32_t count = 0;
+    uint32_t all[SIM_MAX_DEVICES], count = 0;
 
+    arrange(c, all);
     if (!list) {
-        for (uint32_t i = 0; i < c->device_count; i++)
-            order[count++] = i;
-        return count;
+        memcpy(order, all, c->device_count * sizeof(*order));
+        return c->device_count;
     }
     while (*list && count < SIM_MAX_DEVICES) {
         size_t len = strcspn(list, ",");
@@ -54,7 +80,7 @@ static uint32_t visible(const struct sim_connection *c, uint32_t *order)
         if (isdigit((unsigned char)*list)) {
             unsigned long n = strtoul(list, NULL, 10);
 
-            found = n < c->device_count ? (uint32_t)n : c->device_count;
+            found = n < c->device_count ? all[n] : c->device_count;
         } else if (len >= 4 && strncmp(list, "GPU-", 4) == 0) {
             for (uint32_t i = 0; i < c->device_count; i++) {
                 if (strncasecmp(c->device[i].uuid, list, len) == 0) {

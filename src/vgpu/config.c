@@ -25,17 +25,37 @@ static void say_broken(const char *what, const char *which, const char *why)
     alq_log_end_always(&line, &said_broken);
 }
 
-static void say_private(const char *path, int rc)
+static const char *why_not_shared(int rc)
 {
+    return rc == -1     ? "operation not permitted"
+           : rc == -2   ? "no such file"
+           : rc == -12  ? "cannot be mapped"
+           : rc == -13  ? "permission denied"
+           : rc == -20  ? "not a directory"
+           : rc == -22  ? "not a usage file of this version, or damaged"
+           : rc == -24  ? "too many open files"
+           : rc == -28  ? "no space left for it"
+           : rc == -30  ? "read-only file system"
+           : rc == -122 ? "disk quota exceeded"
+                        : NULL;
+}
+
+int alq_config_go_private(const struct alq_config *config, struct alq_file *file, const char *path,
+                          int rc)
+{
+    const char *why = why_not_shared(rc);
     struct alq_line line;
+
     alq_log_begin(&line, ALQ_LOG_WARN);
     alq_text_add(&line.text, path);
-    alq_text_add(&line.text, rc == -EINVAL_ ? ": not a usage file of this version"
-                                            : ": cannot be mapped, errno ");
-    if (rc != -EINVAL_)
+    alq_text_add(&line.text, why ? ": " : ": errno ");
+    if (why)
+        alq_text_add(&line.text, why);
+    else
         alq_text_add_u64(&line.text, (uint64_t)-rc);
-    alq_text_add(&line.text, "; the limit holds for each process by itself");
+    alq_text_add(&line.text, "; the limit holds for each process by itself, not for all together");
     alq_log_end_always(&line, &said_private);
+    return alq_usage_make_private(file, config->is_env ? ALQ_SECTIONS_MAX : 1);
 }
 
 /* ---- share directories ----------------------------------------------------------------------- */
@@ -87,8 +107,7 @@ int alq_config_open_share(struct alq_config *config, const char *root, const cha
     share.file = &config->files[config->file_count++];
     rc = alq_usage_map(share.file, path);
     if (rc) {
-        say_private(path, rc);
-        rc = alq_usage_make_private(share.file, 1);
+        rc = alq_config_go_private(config, share.file, path, rc);
         if (rc)
             return rc;
     }
@@ -171,8 +190,7 @@ static int open_env_file(struct alq_config *config)
         if (rc == 0)
             return 0;
     }
-    say_private(config->env.usage_path, rc);
-    return alq_usage_make_private(file, ALQ_SECTIONS_MAX);
+    return alq_config_go_private(config, file, config->env.usage_path, rc);
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -196,7 +214,7 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
     uint32_t compute = config->env.compute_pct[index % ALQ_ENV_DEVICES];
 
     for (uint32_t i = 0; i < count; i++)
-        if (alq_text_is(config->shares[i].uuid, uuid))
+        if (alq_text_is_uuid(config->shares[i].uuid, uuid))
             return &config->shares[i];
     if (memory == 0 && (compute == 0 || config->env.policy == ALQ_POLICY_NONE))
         return NULL;

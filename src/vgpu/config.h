@@ -29,6 +29,11 @@ uint32_t alq_config_find(struct alq_config *config);
  * -errno of the control file. */
 int alq_config_open_share(struct alq_config *config, const char *root, const char *id);
 
+/* Nothing shared is to be had of this usage file (rc: why): says so, once, and takes memory of this
+ * process instead. 0 or -ENOMEM. */
+int alq_config_go_private(const struct alq_config *config, struct alq_file *file, const char *path,
+                          int rc);
+
 /*
  * Only from the environment: the share of the GPU with this UUID, made when it is new. index:
  * NVML's order. NULL: the device has no limit, or no section is left (said in a line; then mode is

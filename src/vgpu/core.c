@@ -12,6 +12,7 @@
 #include "vgpu/process.h"
 
 #define ORDINALS 64u
+#define EUSERS_ 87
 
 _Atomic uint32_t alq_core_mode_word;
 
@@ -41,6 +42,21 @@ uint32_t alq_core_find(void)
     return mode;
 }
 
+bool alq_core_look_again(void)
+{
+    uint32_t mode = alq_core_mode();
+
+    if (mode != ALQ_MODE_NONE)
+        return true;
+
+    alq_lock_take(&alq_process_page()->lock_core);
+    mode = atomic_load_explicit(&alq_core_mode_word, memory_order_acquire);
+    if (mode == ALQ_MODE_NONE && (mode = alq_config_find(&config)) != ALQ_MODE_NONE)
+        atomic_store_explicit(&alq_core_mode_word, mode, memory_order_release);
+    alq_lock_drop(&alq_process_page()->lock_core);
+    return mode != ALQ_MODE_NONE;
+}
+
 /* ---- slots ----------------------------------------------------------------------------------- */
 
 void alq_core_renew(void)
@@ -61,20 +77,25 @@ uint32_t alq_fork_generation(void)
     return alq_process_generation();
 }
 
-static void say_full(const struct alq_file *file, int rc)
+static void say_full(const struct alq_file *file)
 {
     struct alq_line line;
     alq_log_begin(&line, ALQ_LOG_ERROR);
     alq_text_add(&line.text, file->path);
-    if (rc == -28) {
-        alq_text_add(&line.text,
-                     ": all 1024 process slots of the share are taken; GPU use is refused");
-    } else {
-        alq_text_add(&line.text, ": no slot to be had, errno ");
-        alq_text_add_u64(&line.text, (uint64_t)-rc);
-        alq_text_add(&line.text, "; GPU use is refused");
-    }
+    alq_text_add(&line.text, ": all 1024 process slots of the share are taken; GPU use is refused");
     alq_log_end_always(&line, &said_full);
+}
+
+/* Where the file cannot be had any more, or not locked, the limit holds for this process. */
+static int attach_file(struct alq_file *file)
+{
+    int rc = alq_usage_attach(file);
+    if (rc == -EUSERS_)
+        say_full(file);
+    if (rc == 0 || rc == -EUSERS_)
+        return rc;
+    rc = alq_config_go_private(&config, file, file->path, rc);
+    return rc ? rc : alq_usage_attach(file);
 }
 
 static int attach_all(void)
@@ -84,11 +105,9 @@ static int attach_all(void)
         struct alq_file *file = &config.files[i];
         if (atomic_load_explicit(&file->slot, memory_order_relaxed) != ALQ_NO_SLOT)
             continue;
-        rc = alq_usage_attach(file);
-        if (rc) {
-            say_full(file, rc);
+        rc = attach_file(file);
+        if (rc)
             break;
-        }
         for (uint32_t s = 0; s < config.share_count; s++)
             if (config.shares[s].file == file)
                 config.shares[s].section = alq_file_section(file, config.shares[s].section_index);
@@ -113,6 +132,8 @@ int alq_core_attach(void)
 
 CUresult alq_core_admit(void)
 {
+    if (!alq_core_look_again())
+        return CUDA_SUCCESS;
     if (alq_core_mode() == ALQ_MODE_BROKEN || alq_core_attach() != 0)
         return CUDA_ERROR_NOT_PERMITTED;
     for (uint32_t i = 0; i < config.file_count; i++)
@@ -133,12 +154,6 @@ static void uuid_text(const CUuuid *uuid, char out[ALQ_UUID_BYTES])
     }
 }
 
-/* Without the kind before the first dash: CUDA does not tell GPU- and MIG- apart. */
-static bool is_same_uuid(const char *a, const char *b)
-{
-    return alq_text_len(a) > 4 && alq_text_len(b) > 4 && alq_text_is_nocase(a + 4, b + 4);
-}
-
 static uint32_t collect(const char *uuid, uint32_t env_index, struct alq_share **out)
 {
     uint32_t count = 0;
@@ -149,7 +164,7 @@ static uint32_t collect(const char *uuid, uint32_t env_index, struct alq_share *
         return count;
     }
     for (uint32_t i = 0; i < config.share_count; i++)
-        if (is_same_uuid(config.shares[i].uuid, uuid))
+        if (alq_text_is_uuid(config.shares[i].uuid, uuid))
             out[count++] = &config.shares[i];
     return count;
 }

@@ -68,6 +68,12 @@ static inline uint32_t alq_core_mode(void)
     return __builtin_expect(mode != ALQ_MODE_UNKNOWN, 1) ? mode : alq_core_find();
 }
 
+/*
+ * For those who are about to use the GPU (cuInit, and who asks for its address): where no share was
+ * found, looks again, as one may have come since. True as alq_core_is_on.
+ */
+bool alq_core_look_again(void);
+
 /* True where a hook has work to do (limits, or their refusal). */
 static inline bool alq_core_is_on(void)
 {
@@ -75,7 +81,7 @@ static inline bool alq_core_is_on(void)
 }
 
 /*
- * Takes this process's slot in every usage file (again after a fork). 0, or -ENOSPC when all slots
+ * Takes this process's slot in every usage file (again after a fork). 0, or -EUSERS when all slots
  * of a file are taken, which has been said in one line. Cheap when done: one load.
  */
 int alq_core_attach(void);

@@ -86,7 +86,7 @@ void alq_env_read(char *const *environ, struct alq_env *out)
             out->visible = value;
         }
     }
-    out->is_uniform = true;
+    out->is_uniform = out->is_first_only = true;
     for (uint32_t i = 0; i < ALQ_ENV_DEVICES; i++) {
         if (out->memory_bytes[i] == 0)
             out->memory_bytes[i] = memory_all;
@@ -96,6 +96,8 @@ void alq_env_read(char *const *environ, struct alq_env *out)
             out->compute_pct[i] = 0;
         if (out->memory_bytes[i] || (out->compute_pct[i] && out->policy != ALQ_POLICY_NONE))
             out->has_limits = true;
+        if (i && (out->memory_bytes[i] || out->compute_pct[i]))
+            out->is_first_only = false;
         if (out->memory_bytes[i] != out->memory_bytes[0] ||
             out->compute_pct[i] != out->compute_pct[0])
             out->is_uniform = false;

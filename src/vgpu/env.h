@@ -26,8 +26,9 @@ struct alq_env {
     const char *bad_name;   /* the first variable that could not be read, NULL: all could */
     const char *bad_value;
     uint32_t bad_name_len;
-    bool has_limits; /* any device has one */
-    bool is_uniform; /* every device has the same */
+    bool has_limits;    /* any device has one */
+    bool is_uniform;    /* every device has the same */
+    bool is_first_only; /* no device but the first has one */
 };
 
 /* environ: "NAME=value" strings, NULL at the end; may be NULL. The result points into it. */

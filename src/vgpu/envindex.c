@@ -30,7 +30,7 @@ static int nvml_index(const char *uuid)
             char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
             if (ALQ_CALL_NVML(nvmlDeviceGetHandleByIndex_v2, i, &device) == NVML_SUCCESS &&
                 ALQ_CALL_NVML(nvmlDeviceGetUUID, device, text, sizeof(text)) == NVML_SUCCESS &&
-                alq_text_len(text) > 4 && alq_text_is_nocase(text + 4, uuid + 4))
+                alq_text_is_uuid(text, uuid))
                 found = (int)i;
         }
     ALQ_CALL_NVML(nvmlShutdown); /* init and shutdown are counted: the program's own stays */
@@ -62,7 +62,8 @@ static void use_smallest(struct alq_env *env)
 
 uint32_t alq_env_index(struct alq_env *env, const char *uuid, uint32_t cuda_count)
 {
-    if (env->is_uniform || (cuda_count == 1 && !env->visible))
+    /* The only device that CUDA shows has the only limit, whatever its place. */
+    if (env->is_uniform || (cuda_count == 1 && !env->visible && env->is_first_only))
         return 0;
     int index = nvml_index(uuid);
     if (index >= 0)

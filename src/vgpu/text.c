@@ -36,6 +36,11 @@ bool alq_text_is_nocase(const char *a, const char *b)
     return lower(*a) == lower(*b);
 }
 
+bool alq_text_is_uuid(const char *a, const char *b)
+{
+    return alq_text_len(a) > 4 && alq_text_len(b) > 4 && alq_text_is_nocase(a + 4, b + 4);
+}
+
 void alq_text_add_n(struct alq_text *text, const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++) {

@@ -16,6 +16,10 @@ bool alq_text_starts(const char *s, const char *prefix);
 /* As alq_text_is, ASCII letters alike in both cases. */
 bool alq_text_is_nocase(const char *a, const char *b);
 
+/* True for two forms of one UUID: CUDA does not tell a GPU's ("GPU-...") from a MIG instance's
+ * ("MIG-..."). */
+bool alq_text_is_uuid(const char *a, const char *b);
+
 struct alq_text {
     char *at;
     size_t size; /* of the buffer, at least 1 */

@@ -11,6 +11,7 @@
 #define EINVAL_ 22
 #define EEXIST_ 17
 #define ENOSPC_ 28
+#define EUSERS_ 87
 #define EDQUOT_ 122
 
 /* A byte of the file beyond the slots', locked while a section is claimed. */
@@ -118,14 +119,26 @@ int alq_usage_map_or_make(struct alq_file *file, const char *path, uint32_t sect
     return rc ? rc : alq_usage_map(file, path);
 }
 
+/* The header is in the tenant's hands: never more than the mapping holds. */
+static uint32_t section_count(const struct alq_file *file)
+{
+    uint32_t count = alq_file_header(file)->section_count;
+    uint64_t fit = (file->bytes - ALQ_USAGE_HEADER_BYTES) / sizeof(struct alq_usage_section);
+    return count < fit ? count : (uint32_t)fit;
+}
+
 int alq_usage_make_private(struct alq_file *file, uint32_t sections)
 {
     uint64_t bytes = ALQ_USAGE_BYTES(sections);
+    struct alq_file was = {.base = file->base, .bytes = file->bytes};
     void *base = alq_sys_anon(bytes);
     if (!base)
         return -ENOMEM_;
     alq_usage_format(base, sections);
     file->base = base;
+    for (uint32_t i = 0; was.base && i < sections && i < section_count(&was); i++)
+        __builtin_memcpy(alq_file_section(file, i), alq_file_section(&was, i),
+                         offsetof(struct alq_usage_section, total)); /* whose it is, its limits */
     file->bytes = bytes;
     file->is_private = true;
     atomic_store_explicit(&file->slot, ALQ_NO_SLOT, memory_order_relaxed);
@@ -164,14 +177,6 @@ uint64_t alq_usage_pid_namespace(void)
     return alq_text_read_u64(&at, &inode) ? inode : 0;
 }
 
-/* The header is in the tenant's hands: never more than the mapping holds. */
-static uint32_t section_count(const struct alq_file *file)
-{
-    uint32_t count = alq_file_header(file)->section_count;
-    uint64_t fit = (file->bytes - ALQ_USAGE_HEADER_BYTES) / sizeof(struct alq_usage_section);
-    return count < fit ? count : (uint32_t)fit;
-}
-
 static void introduce(struct alq_file *file, uint32_t slot)
 {
     uint64_t inode = alq_usage_pid_namespace(), now = alq_clock_boottime_ns();
@@ -191,22 +196,19 @@ int alq_usage_attach(struct alq_file *file)
     uint8_t *base;
     uint64_t bytes;
 
-    if (file->is_private) {
-        int made = alq_usage_make_private(file, section_count(file));
-        if (made)
-            return made;
+    if (file->is_private) { /* a fork child's copy is its own: what its parent holds is taken out */
         raise_high(alq_file_header(file), 0);
         introduce(file, 0);
         atomic_store_explicit(&file->slot, 0, memory_order_release);
         return 0;
     }
-    int fd = alq_sys_open(file->path, O_RDWR, 0), rc = -ENOSPC_;
+    int fd = alq_sys_open(file->path, O_RDWR, 0), rc = -EUSERS_;
     if (fd < 0)
         return fd;
     for (uint32_t slot = 0; slot < ALQ_SLOTS; slot++) {
         rc = alq_sys_ofd_lock(fd, slot);
-        if (rc == -ALQ_EAGAIN || rc == -ALQ_EACCES) {
-            rc = -ENOSPC_;
+        if (rc == -ALQ_EAGAIN) {
+            rc = -EUSERS_;
             continue;
         }
         if (rc == 0 && (rc = map_open(fd, &base, &bytes)) == 0) {
@@ -328,7 +330,7 @@ int alq_usage_claim_section(struct alq_file *file, const char *uuid)
         for (size_t c = 0; c < sizeof(have); c++)
             have[c] = section->gpu_uuid[c];
         have[sizeof(have) - 1] = '\0';
-        if (alq_text_is(have, uuid))
+        if (alq_text_is_uuid(have, uuid))
             found = (int)i;
     }
     if (fd >= 0)

@@ -52,13 +52,14 @@ int alq_usage_map(struct alq_file *file, const char *path);
  * first moment). */
 int alq_usage_map_or_make(struct alq_file *file, const char *path, uint32_t sections);
 
-/* Memory of this process alone instead of a file. 0 or -ENOMEM. */
+/* Memory of this process alone instead of a file, or of the mapping that there was: its sections
+ * stay those of their GPUs. 0 or -ENOMEM. */
 int alq_usage_make_private(struct alq_file *file, uint32_t sections);
 
 /*
  * Takes a free slot, empties it in every section, and maps the file anew so that the lock stays.
- * Pointers into the old mapping stay good. 0; -ENOSPC when all slots are taken; an error of open or
- * mmap.
+ * Pointers into the old mapping stay good. 0; -EUSERS when all slots are taken; an error of open,
+ * fcntl or mmap, -EINVAL or -ENOSPC as of alq_usage_map.
  */
 int alq_usage_attach(struct alq_file *file);
 

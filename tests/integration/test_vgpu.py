@@ -45,6 +45,10 @@ def usage(uuid):
 
 
 def setUpModule():
+    start_machine([{"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132, "uuid": u, "minor": i} for i, u in enumerate(UUIDS)])
+
+
+def start_machine(devices):
     for path in (LIBRARY, SIMGPUD):
         if not path.exists():
             raise unittest.SkipTest(f"{path} is not built")
@@ -64,9 +68,7 @@ def setUpModule():
     compile_("client-linked", "vgpu_client.c", "-DLINKED", *link, "-ldl")
     compile_("next.so", "vgpu_helper.c", "-shared", "-fPIC", *link)
     compile_("deep.so", "vgpu_helper.c", "-DBY_LINKAGE", "-shared", "-fPIC", *link)
-    device = {"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132}
-    (directory / "devices.json").write_text(json.dumps(
-        {"devices": [dict(device, uuid=u, minor=i) for i, u in enumerate(UUIDS)]}))
+    (directory / "devices.json").write_text(json.dumps({"devices": devices}))
     STATE["simgpud"] = subprocess.Popen([SIMGPUD, "--config", directory / "devices.json", "--run-dir", directory],
                                         stdout=subprocess.PIPE)
     STATE["simgpud"].stdout.readline()
@@ -84,7 +86,7 @@ def tearDownModule():
 class Client:
     """One program under the library; call() sends a line and returns the numbers of the answer."""
 
-    def __init__(self, case, door="dlsym", preload=True, group="", **env):
+    def __init__(self, case, door="dlsym", preload=True, group="", prefix=(), **env):
         directory = STATE["dir"]
         program = "client-linked" if door == "linked" else "client"
         extra = {"next": [directory / "next.so"], "deepbind": [directory / "deep.so"]}.get(door, [])
@@ -94,7 +96,7 @@ class Client:
         if preload:
             full["LD_PRELOAD"] = str(directory / "lib/libvgpu.so")
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([directory / program, door, *extra], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, directory / program, door, *extra], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, env=full)
         case.addCleanup(self.close)
         ready = self.process.stdout.readline().split()

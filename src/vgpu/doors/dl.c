@@ -99,7 +99,7 @@ static bool defines_after_caller(const struct alq_elf *elf, void *data)
 bool alq_door_lookup(void *handle, const char *name, const char *version, const void *caller,
                      void **out)
 {
-    bool is_on = alq_core_is_on();
+    bool is_on = alq_core_is_on() || (alq_text_is(name, "cuInit") && alq_core_look_again());
     void *address;
 
     if (handle == RTLD_NEXT_HANDLE) {

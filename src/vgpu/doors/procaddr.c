@@ -42,10 +42,6 @@ ALQ_HOOK CUresult cuInit(unsigned int flags)
 {
     if (!alq_real(ALQ_CU_cuInit))
         return CUDA_ERROR_NO_DEVICE;
-    if (alq_core_is_on()) {
-        CUresult refused = alq_core_admit();
-        if (refused != CUDA_SUCCESS)
-            return refused;
-    }
-    return ALQ_CALL(cuInit, flags);
+    CUresult refused = alq_core_admit();
+    return refused != CUDA_SUCCESS ? refused : ALQ_CALL(cuInit, flags);
 }

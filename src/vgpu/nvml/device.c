@@ -18,7 +18,7 @@ static uint32_t place_of(const char *uuid)
         char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
         if (ALQ_CALL_NVML(nvmlDeviceGetHandleByIndex_v2, i, &device) == NVML_SUCCESS &&
             ALQ_CALL_NVML(nvmlDeviceGetUUID, device, text, sizeof(text)) == NVML_SUCCESS &&
-            alq_text_is(text, uuid))
+            alq_text_is_uuid(text, uuid))
             return i;
     }
     return 0;

@@ -335,6 +335,9 @@ void launch_time(const struct device *device, const struct launch_shape *shape,
 const struct sim_kernel_rule *launch_rule(const char *name);
 CUresult launch_run(const struct launch *launch, struct CUstream_st *stream);
 
+/* conditional.c: what a kernel says of a handle; one that is gone is left alone. */
+void condition_set(CUgraphConditionalHandle handle, unsigned int value);
+
 /* launch_call.c */
 /* *per_sm: blocks that an SM holds at once. */
 CUresult launch_check(struct CUfunc_st *function, const struct launch_shape *shape,

@@ -51,6 +51,8 @@ void graph_drop(struct CUgraph_st *g)
     }
     g->first = g->last = NULL;
     g->count = g->edge_count = g->edge_room = 0;
+    if (g->has_conditions)
+        conditions_drop(g->id);
     free(g->edges);
     g->edges = NULL;
     users_free(g->users, g->user_count);
@@ -215,7 +217,7 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph original)
 {
     TRY(graph_check(original));
     NEED(clone, CUDA_ERROR_INVALID_VALUE);
-    NEED(!original->has_memory, CUDA_ERROR_NOT_SUPPORTED);
+    NEED(!original->has_memory && !original->has_conditions, CUDA_ERROR_NOT_SUPPORTED);
     return graph_copy(original, clone);
 }
 

@@ -12,6 +12,8 @@
 
 struct graph_memory; /* graph_memory.h */
 
+struct conditional; /* conditional.c */
+
 struct kernel_node {
     CUDA_KERNEL_NODE_PARAMS_v2 api; /* its arguments are the node's own copy */
     void **args;                    /* pointers, then what they point to; NULL: the caller's */
@@ -31,6 +33,11 @@ struct semaphore_node {
     unsigned int count;
     CUexternalSemaphore *semaphores;
     const void *params; /* of signals, or of waits */
+};
+
+struct conditional_node {
+    CUDA_CONDITIONAL_NODE_PARAMS api;
+    bool is_owner; /* of the bodies' graphs: not in an executable graph */
 };
 
 struct alloc_node {
@@ -53,7 +60,7 @@ struct node_params {
         struct memop_node memop;
         struct semaphore_node semaphore; /* signal and wait */
         struct alloc_node alloc;         /* alloc and free */
-        CUDA_CONDITIONAL_NODE_PARAMS conditional;
+        struct conditional_node conditional;
     };
 };
 
@@ -84,10 +91,12 @@ struct CUgraph_st {
     size_t edge_count, edge_room;
     struct user_reference *users;
     size_t user_count;
-    uint64_t id;      /* no other graph's, ever */
-    bool has_memory;  /* nodes: then it stays one, and nothing is taken from it */
+    uint64_t id;     /* no other graph's, ever */
+    bool has_memory; /* nodes: then it stays one, and nothing is taken from it */
+    bool has_conditions;
+    bool is_body;     /* of a conditional node */
     bool is_captured; /* owned by a capture until that ends */
-    bool is_owned;    /* by a child graph node */
+    bool is_owned;    /* by a child graph node or a conditional one */
 };
 
 /* One node of an executable graph. */
@@ -99,6 +108,7 @@ struct step {
     size_t lane;  /* 0: the stream of the launch */
     size_t inner; /* of a child graph: how many steps before this one are the child's */
     bool is_disabled;
+    struct conditional *conditional; /* of a conditional node */
     uint32_t index; /* where its last launch ended: a stream and an operation of it */
     uint64_t number;
 };
@@ -177,6 +187,24 @@ CUresult steps_make(struct CUgraph_st *graph, struct step **steps, size_t *count
                     CUgraphNode *error);
 void steps_free(struct step *steps, size_t count);
 CUresult exec_check(CUgraphExec exec);
+CUresult exec_make(CUgraphExec *exec, CUgraph graph, unsigned long long flags, CUgraphNode *error,
+                   CUgraphInstantiateResult *result);
+/* Launches it; the stream's context is the current one. */
+CUresult exec_run(struct CUgraphExec_st *exec, struct CUstream_st *stream);
+
+/* conditional.c: nodes, */
+CUresult conditional_fill(struct CUgraph_st *graph, CUDA_CONDITIONAL_NODE_PARAMS *api,
+                          struct node_params *params);
+void conditional_free(struct node_params *params);
+/* steps: before the graph's others, and when theirs has come; */
+CUresult conditional_make(const struct node_params *params, struct conditional **conditional,
+                          CUgraphNode *error, CUgraphInstantiateResult *result);
+CUresult conditional_begin(struct conditional *conditional, CUstream stream);
+CUresult conditional_run(struct conditional *conditional, CUstream stream);
+void conditional_put(struct conditional *conditional);
+/* values: the graph goes; whether it has one that no node goes by. */
+void conditions_drop(uint64_t graph);
+bool conditions_unused(uint64_t graph);
 
 /* capture.c: the graph is copied. */
 CUresult capture_child(struct CUstream_st *stream, CUgraph child);

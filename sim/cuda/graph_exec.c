@@ -30,6 +30,7 @@ void steps_free(struct step *steps, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         params_free(&steps[i].params);
+        conditional_put(steps[i].conditional);
         free(steps[i].after);
     }
     free(steps);
@@ -252,8 +253,34 @@ static CUresult lanes_assign(struct CUgraphExec_st *e)
 
 /* Making */
 
-static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags,
-                            CUgraphNode *error, CUgraphInstantiateResult *result)
+/* What the body of a conditional node may do. */
+static bool is_for_body(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+           type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+/* Steps that need more than their parameters. */
+static CUresult steps_complete(struct CUgraphExec_st *e, const struct CUgraph_st *graph,
+                               CUgraphNode *error, CUgraphInstantiateResult *result)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        struct step *s = &e->steps[i];
+
+        if (graph->is_body && !is_for_body(s->params.type)) {
+            *error = s->source;
+            *result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        if (s->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+            TRY(conditional_make(&s->params, &s->conditional, error, result));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult exec_make(CUgraphExec *exec, CUgraph graph, unsigned long long flags, CUgraphNode *error,
+                   CUgraphInstantiateResult *result)
 {
     struct CUgraphExec_st *e;
     CUresult rc;
@@ -264,18 +291,17 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     NEED(!(flags & ~15ull), CUDA_ERROR_INVALID_VALUE);
     NEED(!graph->is_captured, CUDA_ERROR_ILLEGAL_STATE);
     NEED(!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), CUDA_ERROR_NOT_SUPPORTED);
+    if (graph->has_conditions && conditions_unused(graph->id)) {
+        *result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     e = calloc(1, sizeof(*e));
     NEED(e, CUDA_ERROR_OUT_OF_MEMORY);
     rc = steps_make(graph, &e->steps, &e->count, error);
     if (rc == CUDA_ERROR_INVALID_VALUE)
         *result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
-    for (size_t i = 0; rc == CUDA_SUCCESS && i < e->count; i++) {
-        if (e->steps[i].params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-            *error = e->steps[i].source;
-            *result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-            rc = CUDA_ERROR_NOT_SUPPORTED;
-        }
-    }
+    if (rc == CUDA_SUCCESS)
+        rc = steps_complete(e, graph, error, result);
     if (rc == CUDA_SUCCESS)
         rc = lanes_assign(e);
     if (rc == CUDA_SUCCESS)
@@ -283,6 +309,8 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     if (rc == CUDA_SUCCESS)
         rc = users_copy(graph->users, graph->user_count, &e->users);
     if (rc != CUDA_SUCCESS) {
+        if (*result == CUDA_GRAPH_INSTANTIATE_SUCCESS) /* of a body */
+            *result = CUDA_GRAPH_INSTANTIATE_ERROR;
         memory_deinstantiate(e);
         steps_free(e->steps, e->steps ? e->count : 0);
         free(e->streams);
@@ -303,7 +331,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     CUgraphNode error;
 
     NEED(!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD), CUDA_ERROR_INVALID_VALUE);
-    return instantiate(exec, graph, flags, &error, &result);
+    return exec_make(exec, graph, flags, &error, &result);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
@@ -312,7 +340,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     NEED(params, CUDA_ERROR_INVALID_VALUE);
     params->hErrNode_out = NULL;
-    TRY(instantiate(exec, graph, params->flags, &params->hErrNode_out, &params->result_out));
+    TRY(exec_make(exec, graph, params->flags, &params->hErrNode_out, &params->result_out));
     return params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
                ? cuGraphUpload(*exec, params->hUploadStream)
                : CUDA_SUCCESS;
@@ -323,7 +351,7 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error
 {
     CUgraphInstantiateResult result;
     CUgraphNode error = NULL;
-    CUresult rc = instantiate(exec, graph, 0, &error, &result);
+    CUresult rc = exec_make(exec, graph, 0, &error, &result);
 
     if (error_node)
         *error_node = error;
@@ -432,6 +460,8 @@ static CUresult run_step(struct step *step, CUstream lane)
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
         return semaphore_run(p, lane);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return conditional_run(step->conditional, lane);
     default:
         return CUDA_SUCCESS;
     }
@@ -483,6 +513,10 @@ static CUresult run(struct CUgraphExec_st *e, struct CUstream_st *s)
     e->streams[0] = s;
     if (e->last_number)
         TRY(stream_depend(s, e->last_index, e->last_number)); /* launches of one graph in a row */
+    for (size_t i = 0; i < e->count; i++) {
+        if (e->steps[i].conditional)
+            TRY(conditional_begin(e->steps[i].conditional, s));
+    }
     if (e->lanes > 1)
         TRY(stream_mark(s)); /* for the others to start behind */
     for (size_t i = 1; i < e->lanes; i++)
@@ -495,7 +529,7 @@ static CUresult run(struct CUgraphExec_st *e, struct CUstream_st *s)
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_in(struct CUgraphExec_st *e, struct CUstream_st *s)
+CUresult exec_run(struct CUgraphExec_st *e, struct CUstream_st *s)
 {
     CUresult rc;
 
@@ -555,7 +589,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
     if (s->is_legacy && capture_implicit(s->context))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     TRY(cuCtxPushCurrent_v2(s->context));
-    rc = launch_in(exec, s);
+    rc = exec_run(exec, s);
     cuCtxPopCurrent_v2(NULL);
     return rc;
 }

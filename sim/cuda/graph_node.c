@@ -148,7 +148,7 @@ CUresult child_fill(CUgraph child, struct node_params *params)
 {
     TRY(graph_check(child));
     NEED(!child->is_captured, CUDA_ERROR_ILLEGAL_STATE);
-    NEED(!child->has_memory, CUDA_ERROR_NOT_SUPPORTED);
+    NEED(!child->has_memory && !child->has_conditions, CUDA_ERROR_NOT_SUPPORTED);
     memset(params, 0, sizeof(*params));
     params->type = CU_GRAPH_NODE_TYPE_GRAPH;
     TRY(graph_copy(child, &params->child));
@@ -230,6 +230,9 @@ CUresult params_copy(const struct node_params *from, struct node_params *to)
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         memory_get(to->alloc.memory);
         return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        to->conditional.is_owner = false;
+        return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;
     }
@@ -257,6 +260,9 @@ void params_free(struct node_params *p)
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         memory_put(p->alloc.memory);
+        break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        conditional_free(p);
         break;
     default:
         break;
@@ -376,41 +382,6 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNo
     ADD(memory_fill_free(graph, address, &params_));
 }
 
-/* Conditional nodes are made, with the graphs of their bodies; none can be launched. */
-static CUresult conditional_fill(CUDA_CONDITIONAL_NODE_PARAMS *api, struct node_params *params)
-{
-    NEED(api->handle && (int)api->type >= 0 && api->type <= CU_GRAPH_COND_TYPE_SWITCH &&
-             api->size && api->size <= 64 &&
-             (api->type == CU_GRAPH_COND_TYPE_SWITCH || api->size <= 2),
-         CUDA_ERROR_INVALID_VALUE);
-    memset(params, 0, sizeof(*params));
-    params->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params->conditional = *api;
-    params->conditional.phGraph_out = calloc(api->size, sizeof(CUgraph));
-    NEED(params->conditional.phGraph_out, CUDA_ERROR_OUT_OF_MEMORY);
-    for (unsigned int i = 0; i < api->size; i++) {
-        params->conditional.phGraph_out[i] = graph_new();
-        NEED(params->conditional.phGraph_out[i], CUDA_ERROR_OUT_OF_MEMORY);
-        params->conditional.phGraph_out[i]->is_owned = true;
-    }
-    api->phGraph_out = params->conditional.phGraph_out; /* the node's: it outlives the call */
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph,
-                                        CUcontext context, unsigned int value, unsigned int flags)
-{
-    static _Atomic unsigned long long last;
-    struct CUctx_st *c;
-
-    (void)value;
-    TRY(graph_check(graph));
-    TRY(context_or_current(context, &c));
-    NEED(handle && flags <= 1, CUDA_ERROR_INVALID_VALUE);
-    *handle = atomic_fetch_add(&last, 1) + 1;
-    return CUDA_SUCCESS;
-}
-
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                            const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *api)
 {
@@ -425,7 +396,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     else if (api->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         rc = memory_fill_free(graph, api->free.dptr, &params);
     else if (api->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-        rc = conditional_fill(&api->conditional, &params);
+        rc = conditional_fill(graph, &api->conditional, &params);
     else
         rc = any_fill(api, &params);
     return rc == CUDA_SUCCESS ? add(node, graph, dependencies, data, count, &params) : rc;

@@ -271,6 +271,10 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     TRY(graph_check(graph));
     NEED(info, CUDA_ERROR_INVALID_VALUE);
     *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    if (graph->has_conditions) { /* its bodies stay as they are */
+        info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
     TRY(steps_make(graph, &new, &count, NULL));
     if (count != exec->count) {
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;

@@ -62,6 +62,21 @@ static void fill(const uint64_t *args)
         to[i] = (uint32_t)args[1];
 }
 
+/* set_conditional(handle, uint32_t value): of a conditional node of a graph */
+static void set_conditional(const uint64_t *args)
+{
+    condition_set(args[0], (unsigned int)args[1]);
+}
+
+/* count_down(handle, uint32_t *left): one less, which is what the node goes by */
+static void count_down(const uint64_t *args)
+{
+    uint32_t *left = memory_host(args[1], sizeof(*left), true);
+
+    if (left)
+        condition_set(args[0], --*left);
+}
+
 /* spin_until(uint32_t *flag): until it is not 0, or its memory is gone */
 static bool is_set(void *args)
 {
@@ -81,6 +96,8 @@ static const struct builtin builtins[] = {
     {"vector_add", {8, 8, 8, 8}, NULL, vector_add, NULL},
     {"saxpy", {8, 4, 8, 8}, NULL, saxpy, NULL},
     {"fill", {8, 4, 8}, NULL, fill, NULL},
+    {"set_conditional", {8, 4}, NULL, set_conditional, NULL},
+    {"count_down", {8, 8}, NULL, count_down, NULL},
     {"spin_until", {8}, NULL, NULL, is_set},
 };
 

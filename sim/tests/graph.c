@@ -661,12 +661,9 @@ static void count_down(void *data)
 
 static void objects(void)
 {
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
-    CUgraphConditionalHandle handle;
     CUuserObject object;
     CUgraph g, clone;
     CUgraphExec exec;
-    CUgraphNode node;
     int left = 1;
 
     begin();
@@ -679,7 +676,7 @@ static void objects(void)
     OK(cuGraphRetainUserObject, g, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
     BAD(cuGraphReleaseUserObject, g, object, 2);
     OK(cuGraphClone, &clone, g);
-    node = saxpy_node(g, NULL, 0, 1);
+    saxpy_node(g, NULL, 0, 1);
     OK(cuGraphInstantiateWithFlags, &exec, g, 0);
     OK(cuGraphDestroy, g);
     OK(cuGraphDestroy, clone);
@@ -687,14 +684,6 @@ static void objects(void)
     OK(cuGraphExecDestroy, exec);
     IS(0, left);
     BAD(cuUserObjectRetain, object, 1);
-    OK(cuGraphCreate, &g, 0);
-    OK(cuGraphConditionalHandleCreate, &handle, g, context, 1, 1);
-    params.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){
-        .handle = handle, .type = CU_GRAPH_COND_TYPE_IF, .size = 1, .ctx = context};
-    OK(cuGraphAddNode, &node, g, NULL, 0, &params);
-    TRUE(params.conditional.phGraph_out && params.conditional.phGraph_out[0]);
-    node = saxpy_node(params.conditional.phGraph_out[0], NULL, 0, 1);
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiateWithFlags, &exec, g, 0);
 }
 
 static void pictures(void)

@@ -68,6 +68,25 @@ for name in ("streams", "graphs", "processes"):
     setattr(Semaphores, f"test_{name}", lambda self, name=name: self.run_group(name, program="sim-semaphore"))
 
 
+class Conditionals(ProgramTest):
+    """The checks of sim/tests/conditional.c, likewise."""
+
+    def test_nodes(self):
+        self.run_group("nodes", program="sim-conditional")
+
+    def test_runs(self):
+        self.run_group("runs", program="sim-conditional")
+
+
+class NewerConditionals(ProgramTest):
+    """SWITCH, and IF with an else, which came with CUDA 12.8."""
+
+    devices = [dict(HOPPER, profile="13.0")]
+
+    def test_choices(self):
+        self.run_group("choices", program="sim-conditional")
+
+
 class Images(ProgramTest):
     def write(self, data):
         path = self.dir / "image"

@@ -183,6 +183,25 @@ class SameBoot(State):
         self.assertEqual((before.st_ino, before.st_size, before.st_mtime_ns),
                          (after.st_ino, after.st_size, after.st_mtime_ns))
 
+    def test_share_in_use_stays_when_its_gpu_has_less_to_promise(self):
+        """A larger --reserve, then the kubelet asks again for claims whose containers run."""
+        self.start()
+        exact = self.world.claim("exact", [result(memory="81408Mi")])
+        whole = self.world.claim("whole", [result(device="hami-gpu-1", cores=None, memory=None)])  # the gate is off
+        devices = [self.prepared(c) for c in (exact, whole)]
+        before = self.world.tree()
+        with open(self.share(whole, "control"), "rb") as file:
+            control = file.read()
+        self.end()
+        self.start(reserve="2Gi")
+        self.assertEqual([self.prepared(c) for c in (exact, whole)], devices)
+        self.assertEqual(self.world.tree(), before)
+        with open(self.share(whole, "control"), "rb") as file:
+            self.assertEqual(file.read(), control)
+        self.refused(self.world.claim("new", [result(memory="81408Mi", cores="1")]), "more than the 79360Mi")
+        for claim in (exact, whole):
+            self.unprepared(claim)
+
     def test_vanished_gpu_costs_its_claims_alone(self):
         self.start()
         there = self.world.claim("there", [result(cores="10")])

@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *object = NULL;
     if (alq_json_parse((const char *)data, size, "claim", &object, NULL))
         return 0;
-    int rc = alq_allocation_read(object, &id, "d", "p", &gpus, &claim, &err);
+    int rc = alq_allocation_read(object, &id, "d", "p", &gpus, NULL, &claim, &err);
     if (rc != err.code || (!rc && !claim))
         abort();
     for (uint32_t i = 0; !rc && i < claim->share_count; i++) {

@@ -195,7 +195,8 @@ static int read_allocation(struct alq_operation *op, struct alq_err *err)
         return alq_err_set(err, ALQ_EAGAIN, "no GPUs on this node: %s", p->no_gpus.text);
     alq_claim_spec_free(alq_steal(&op->spec));
     return alq_allocation_read(op->object, &op->id, p->cfg->driver_name, p->cfg->node_name,
-                               &p->gpus, &op->spec, err);
+                               &p->gpus, op->claim->is_completed ? op->claim->spec : NULL,
+                               &op->spec, err);
 }
 
 static void promise(struct alq_operation *op, int is_same)

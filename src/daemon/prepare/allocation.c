@@ -65,8 +65,18 @@ static int take_capacity(const json_t *consumed, const char *key, uint64_t prese
         key, text, most);
 }
 
+/* What the GPU can give: to a share that it has given already, what it could then. */
+static uint64_t memory_of(const struct alq_gpu *gpu, const struct alq_share_spec *s,
+                          const struct alq_share_spec *held)
+{
+    int is_held = held && !strcmp(held->gpu_uuid, gpu->uuid) && !strcmp(held->device, s->device) &&
+                  !strcmp(held->share_uuid, s->share_uuid);
+    return is_held ? held->gpu_memory_bytes : gpu->memory_promisable_bytes;
+}
+
 static int read_result(const json_t *result, const json_t *config, const char *driver,
-                       const char *pool, const struct alq_gpu_list *gpus, struct alq_share_spec *s,
+                       const char *pool, const struct alq_gpu_list *gpus,
+                       const struct alq_share_spec *held, struct alq_share_spec *s,
                        struct alq_err *err)
 {
     char request[sizeof(s->request) * 2], from[256];
@@ -97,8 +107,7 @@ static int read_result(const json_t *result, const json_t *config, const char *d
                            s->device, gpus->count);
     memcpy(s->gpu_uuid, gpu->uuid, sizeof(s->gpu_uuid));
     s->gpu_minor = gpu->minor;
-    s->gpu_memory_bytes = gpu->memory_promisable_bytes;
-    s->memory_bytes = gpu->memory_promisable_bytes;
+    s->gpu_memory_bytes = s->memory_bytes = memory_of(gpu, s, held);
     s->cores_pct = ALQ_CORES_ALL;
     rc = alq_share_config_resolve(config, driver, request, &s->tuning, err);
     if (rc)
@@ -139,7 +148,8 @@ static int check_identity(const json_t *object, const struct alq_claim_id *id, s
 
 static int read_results(const json_t *results, const json_t *config, const char *driver,
                         const char *pool, const struct alq_gpu_list *gpus,
-                        struct alq_claim_spec *claim, struct alq_err *err)
+                        const struct alq_claim_spec *held, struct alq_claim_spec *claim,
+                        struct alq_err *err)
 {
     size_t i;
     json_t *result;
@@ -155,7 +165,9 @@ static int read_results(const json_t *results, const json_t *config, const char 
         if (!rc) {
             s->index = claim->share_count;
             alq_share_id_format(claim->uid, s->index, s->share_id);
-            rc = read_result(result, config, driver, pool, gpus, s, err);
+            rc = read_result(result, config, driver, pool, gpus,
+                             held && s->index < held->share_count ? &held->shares[s->index] : NULL,
+                             s, err);
         }
         if (rc)
             return alq_err_wrap(err, "result %zu%s%s", i, s->device[0] ? ", " : "", s->device);
@@ -169,7 +181,8 @@ static int read_results(const json_t *results, const json_t *config, const char 
 
 int alq_allocation_read(const json_t *object, const struct alq_claim_id *id, const char *driver,
                         const char *pool, const struct alq_gpu_list *gpus,
-                        struct alq_claim_spec **claim, struct alq_err *err)
+                        const struct alq_claim_spec *held, struct alq_claim_spec **claim,
+                        struct alq_err *err)
 {
     json_t *results = NULL;
     int rc = check_identity(object, id, err);
@@ -193,7 +206,7 @@ int alq_allocation_read(const json_t *object, const struct alq_claim_id *id, con
     snprintf(spec->uid, sizeof(spec->uid), "%s", id->uid);
     snprintf(spec->namespace_, sizeof(spec->namespace_), "%s", id->namespace_);
     rc = read_results(results, alq_json_at(object, "status.allocation.devices.config"), driver,
-                      pool, gpus, spec, err);
+                      pool, gpus, held, spec, err);
     if (rc)
         alq_claim_spec_free(spec);
     else

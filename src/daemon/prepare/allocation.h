@@ -21,10 +21,12 @@ struct alq_claim_id {
  * Reads status.allocation of the object for our driver and node. ALQ_EAGAIN: not allocated (yet),
  * or the claim was replaced by another of the same name; ALQ_EINVAL: an allocation that cannot be
  * served here, with the thing named and the remedy; ALQ_ENOENT: a device that is not on this node.
- * The result is the caller's.
+ * held: what containers of the claim have now, or NULL. A share that is among it stays as it is
+ * when its GPU has less to promise than it had (--reserve). The result is the caller's.
  */
 int alq_allocation_read(const json_t *object, const struct alq_claim_id *id, const char *driver,
                         const char *pool, const struct alq_gpu_list *gpus,
-                        struct alq_claim_spec **claim, struct alq_err *err);
+                        const struct alq_claim_spec *held, struct alq_claim_spec **claim,
+                        struct alq_err *err);
 
 #endif

@@ -48,7 +48,7 @@ static json_t *recorded(const char *name, struct alq_claim_id *id)
 static int read_claim(const json_t *object, const struct alq_claim_id *id,
                       struct alq_claim_spec **claim, struct alq_err *err)
 {
-    return alq_allocation_read(object, id, DRIVER, "node-a", &list, claim, err);
+    return alq_allocation_read(object, id, DRIVER, "node-a", &list, NULL, claim, err);
 }
 
 struct want {

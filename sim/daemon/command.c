@@ -155,12 +155,13 @@ static int run_withhold(struct sim_server *s, json_t *o, uint32_t d, json_t *ans
                         struct alq_err *err)
 {
     json_int_t bytes = 0;
-    int rc = get_number(o, "bytes", 0, (json_int_t)s->node->device[d].capacity_bytes, &bytes, err);
+    int rc = get_number(o, "bytes", 0, (json_int_t)sim_device_capacity(s, d), &bytes, err);
 
     (void)answer;
-    if (rc == 0)
-        atomic_store(&s->node->device[d].withheld_bytes,
-                     (uint64_t)bytes / SIM_UNIT_BYTES * SIM_UNIT_BYTES);
+    if (rc == 0) {
+        s->health[d].withheld_bytes = (uint64_t)bytes / SIM_UNIT_BYTES * SIM_UNIT_BYTES;
+        sim_device_publish(s, d);
+    }
     return rc;
 }
 

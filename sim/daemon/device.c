@@ -12,13 +12,22 @@
 #include "daemon/reply.h"
 #include "daemon/schedule.h"
 
+uint64_t sim_device_capacity(const struct sim_server *s, uint32_t d)
+{
+    return s->machine.device[d].total_bytes - s->machine.device[d].reserved_bytes;
+}
+
+void sim_device_publish(struct sim_server *s, uint32_t d)
+{
+    s->node->device[d].capacity_bytes = sim_device_capacity(s, d);
+    atomic_store(&s->node->device[d].withheld_bytes, s->health[d].withheld_bytes);
+    atomic_store(&s->control->device[d].condition, s->health[d].condition);
+}
+
 static void set_up(struct sim_server *s, uint32_t d)
 {
-    const struct sim_device_info *info = &s->machine.device[d];
-
-    s->node->device[d].capacity_bytes = info->total_bytes - info->reserved_bytes;
     memset(&s->health[d], 0, sizeof(s->health[d]));
-    atomic_store(&s->control->device[d].condition, SIM_DEVICE_OK);
+    sim_device_publish(s, d);
 }
 
 void sim_devices_open(struct sim_server *s)
@@ -83,7 +92,8 @@ void sim_device_fail_contexts(struct sim_server *s, uint32_t d, uint32_t code)
 
 static void leave(struct sim_server *s, uint32_t d, enum sim_condition condition)
 {
-    atomic_store(&s->control->device[d].condition, condition);
+    s->health[d].condition = condition;
+    sim_device_publish(s, d);
     sim_device_fail_contexts(s, d, CUDA_ERROR_UNKNOWN);
     sim_device_event(s, d, 0, 0); /* whoever waits looks at the condition */
 }
@@ -99,7 +109,8 @@ void sim_device_recover(struct sim_server *s, uint32_t d)
 {
     s->health[d].recovery_action = 0;
     s->health[d].last_xid = 0;
-    atomic_store(&s->control->device[d].condition, SIM_DEVICE_OK);
+    s->health[d].condition = SIM_DEVICE_OK;
+    sim_device_publish(s, d);
 }
 
 void sim_device_remove(struct sim_server *s, uint32_t d)

@@ -13,6 +13,12 @@
 /* Gives the control page and the node the machine's devices. */
 void sim_devices_open(struct sim_server *server);
 
+/* Bytes that programs can have. */
+uint64_t sim_device_capacity(const struct sim_server *server, uint32_t device);
+
+/* Writes what clients are told of a device into the memory that they share, or rights it there. */
+void sim_device_publish(struct sim_server *server, uint32_t device);
+
 static inline bool sim_device_is_present(const struct sim_server *s, uint32_t d)
 {
     return d < s->machine.device_count && !(s->machine.absent >> d & 1);

@@ -19,14 +19,19 @@ static bool is_marked(const struct sim_fault_rule *r, enum sim_library l, uint32
     return r->entries[l][entry / 64] >> entry % 64 & 1;
 }
 
-static void arm(struct sim_server *s)
+void sim_fault_arm(struct sim_server *s)
 {
+    /* A client that still looks at such a rule finds that it marks nothing. */
+    for (uint32_t i = 0; i < SIM_FAULT_RULES; i++) {
+        if (!(s->faults >> i & 1))
+            memset(s->control->rule[i].entries, 0, sizeof(s->control->rule[i].entries));
+    }
     for (uint32_t l = 0; l < SIM_LIBRARIES; l++) {
         for (uint32_t e = 0; e < SIM_MAX_ENTRIES; e++) {
             uint8_t rules = 0;
 
-            for (uint32_t i = 0; i < SIM_FAULT_RULES; i++)
-                rules |= (s->faults >> i & 1) && is_marked(&s->control->rule[i], l, e);
+            for (uint32_t i = 0; i < SIM_FAULT_RULES && s->faults >> i; i++)
+                rules |= is_marked(&s->control->rule[i], l, e);
             atomic_store_explicit(&s->control->armed[l][e], rules, memory_order_release);
         }
     }
@@ -134,7 +139,7 @@ int sim_fault_add(struct sim_server *s, json_t *description, uint32_t *id, struc
         return rc;
     memcpy(&s->control->rule[place], &rule, sizeof(rule));
     s->faults |= 1ull << place;
-    arm(s);
+    sim_fault_arm(s);
     *id = place + 1;
     return 0;
 }
@@ -145,12 +150,7 @@ int sim_fault_clear(struct sim_server *s, uint32_t id, struct alq_err *err)
         return alq_err_set(err, ALQ_ENOENT, "no fault %u is in force; \"simctl faults\" lists them",
                            id);
     s->faults &= id ? ~(1ull << (id - 1)) : 0;
-    arm(s);
-    /* A client that still looks at the rule finds that it marks nothing. */
-    for (uint32_t i = 0; i < SIM_FAULT_RULES; i++) {
-        if (!(s->faults >> i & 1))
-            memset(s->control->rule[i].entries, 0, sizeof(s->control->rule[i].entries));
-    }
+    sim_fault_arm(s);
     return 0;
 }
 

@@ -15,6 +15,9 @@ int sim_fault_add(struct sim_server *server, json_t *description, uint32_t *id,
 /* Takes one rule, or all of them (id 0), out of force. ALQ_ENOENT. */
 int sim_fault_clear(struct sim_server *server, uint32_t id, struct alq_err *err);
 
+/* Tells clients which entry points the rules in force mark. */
+void sim_fault_arm(struct sim_server *server);
+
 /* Every rule in force with what it has done so far. */
 json_t *sim_fault_list(const struct sim_server *server);
 

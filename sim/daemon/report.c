@@ -97,7 +97,6 @@ json_t *sim_report_device(const struct sim_server *s, uint32_t d)
 {
     const struct sim_device_info *i = &s->machine.device[d];
     const struct sim_health *h = &s->health[d];
-    uint32_t condition = atomic_load(&s->control->device[d].condition);
     char pci[32], capability[16];
     json_t *o;
 
@@ -110,8 +109,8 @@ json_t *sim_report_device(const struct sim_server *s, uint32_t d)
                   "context_bytes", number(i->context_bytes), "module_bytes",
                   number(i->module_bytes), "mig", (int)i->mig);
     json_object_set_new(o, "numa_node", json_integer(i->numa_node));
-    json_object_set_new(o, "condition", json_string(condition == SIM_DEVICE_OK ? "ok" : "lost"));
-    json_object_set_new(o, "withheld_bytes", number(get(&s->node->device[d].withheld_bytes)));
+    json_object_set_new(o, "condition", json_string(h->condition == SIM_DEVICE_OK ? "ok" : "lost"));
+    json_object_set_new(o, "withheld_bytes", number(h->withheld_bytes));
     json_object_set_new(o, "frozen_pct", h->is_frozen ? json_integer(h->frozen_pct) : json_null());
     json_object_set_new(o, "last_xid", h->last_xid ? json_integer(h->last_xid) : json_null());
     json_object_set_new(o, "recovery_action", json_integer(h->recovery_action));

@@ -102,6 +102,8 @@ static int note_signalled(struct sim_client_entry *c, const struct sim_op *op)
 {
     if (op->kind != SIM_OP_HOST && !(op->flags & SIM_OP_SIGNALLED))
         return 0;
+    if (op->stream >= SIM_STREAMS)
+        return -EINVAL;
     for (uint32_t i = 0; i < c->signalled_count; i++) {
         if (c->signalled[i] == op->stream)
             return 0;
@@ -139,10 +141,10 @@ static bool take_signals(struct sim_client_entry *c, uint64_t now)
 static bool take_operations(struct sim_client_entry *c, uint64_t now)
 {
     struct sim_queue *q = &c->map->queue;
-    uint64_t tail = atomic_load_explicit(&q->tail, memory_order_acquire), begun = c->taken;
-    int rc = tail - begun > SIM_RING ? -EINVAL : 0;
+    uint64_t begun = c->taken;
+    int rc = c->tail - begun > SIM_RING ? -EINVAL : 0;
 
-    while (rc == 0 && c->taken != tail && sim_model_pending(c->model) < PENDING_MAX) {
+    while (rc == 0 && c->taken != c->tail && sim_model_pending(c->model) < PENDING_MAX) {
         struct sim_op op = q->op[c->taken % SIM_RING];
 
         rc = note_signalled(c, &op);
@@ -185,6 +187,11 @@ void sim_schedule_pass(struct sim_server *s)
     for (struct sim_client_entry *c = s->clients; c; c = c->next) {
         if (c->has_asked)
             atomic_store(&c->map->queue.asked, 0);
+    }
+    /* What comes later waits for the next pass: no client can make this one endless. */
+    for (struct sim_client_entry *c = s->clients; c; c = c->next) {
+        if (c->model)
+            c->tail = atomic_load_explicit(&c->map->queue.tail, memory_order_acquire);
     }
     now = sim_now_ns();
     do {

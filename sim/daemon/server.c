@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "daemon/command.h"
 #include "daemon/device.h"
+#include "daemon/fault.h"
 #include "daemon/object.h"
 #include "daemon/reply.h"
 #include "daemon/schedule.h"
@@ -191,7 +192,8 @@ static void settle_device(struct sim_server *s, struct sim_client_entry *c, uint
         s->slot_sequence[c->slot] = cd->account.sequence;
 }
 
-/* With nobody left, whatever a hostile client wrote into the words is put right. */
+/* With nobody there, whatever a hostile client wrote is put right: when the last one goes, and, for
+ * one that was cut off may go on writing, before the next one looks. */
 static void settle_idle(struct sim_server *s)
 {
     for (const struct sim_client_entry *c = s->clients; c; c = c->next) {
@@ -206,9 +208,11 @@ static void settle_idle(struct sim_server *s)
             alq_warn(NULL, "device %u: %llu bytes held by nobody are set free", d,
                      (unsigned long long)left);
         atomic_store(&s->node->device[d].used, sim_word_of(shared));
+        sim_device_publish(s, d);
         for (struct sim_group_entry *g = s->groups; g; g = g->next)
             atomic_store(&g->map->device[d].used, sim_word_of(sim_objects_bytes(s, NULL, g, d)));
     }
+    sim_fault_arm(s);
 }
 
 static void client_close(struct sim_server *s, struct sim_client_entry *c)
@@ -249,6 +253,7 @@ static int client_attach(struct sim_server *s, struct sim_client_entry *c, const
     int fd;
 
     *status = SIM_NO_MEMORY;
+    settle_idle(s);
     c->group = group_get(s, group);
     if (!c->group) {
         *status = lack_of_memory();
@@ -349,7 +354,7 @@ static int on_device(struct sim_server *s, struct sim_client_entry *c, uint32_t 
     struct sim_device_state state = {
         .answer = {{SIM_DEVICE, sizeof(state)}, SIM_OK, 0},
         .used_bytes = sim_word_bytes(atomic_load(&s->node->device[d].used)),
-        .withheld_bytes = atomic_load(&s->node->device[d].withheld_bytes),
+        .withheld_bytes = s->health[d].withheld_bytes,
         .ecc_corrected = s->health[d].ecc_corrected,
         .ecc_uncorrected = s->health[d].ecc_uncorrected,
         .recovery_action = s->health[d].recovery_action,
@@ -429,11 +434,12 @@ static int on_report(const struct sim_client_entry *c, uint32_t type, json_t *re
 }
 
 /* Anybody may ask, also before a hello: an entry point called before cuInit obeys faults too. */
-static int on_control(const struct sim_server *s, const struct sim_client_entry *c)
+static int on_control(struct sim_server *s, const struct sim_client_entry *c)
 {
     struct sim_control_answer answer = {.answer = {{SIM_CONTROL, sizeof(answer)}, SIM_OK, 0},
                                         .pid = (uint32_t)c->pid};
 
+    settle_idle(s);
     return sim_reply(c->fd, &answer, sizeof(answer), &s->control_fd, 1);
 }
 

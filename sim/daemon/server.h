@@ -42,14 +42,16 @@ struct sim_client_entry {
     uint8_t frozen_pct[SIM_MAX_DEVICES]; /* while the device is frozen */
     struct sim_group_entry *group;
     struct sim_model_client *model; /* schedule.c has these */
-    uint64_t taken;                 /* operations of its queue */
+    uint64_t taken, tail;           /* operations of its queue, and those there at the pass */
     uint32_t *signalled;            /* streams with an operation that the client ends */
     uint32_t signalled_count, signalled_room;
     bool has_asked, has_signalled;
 };
 
-/* What simctl made of a device, besides what the control page tells. */
+/* What simctl made of a device. */
 struct sim_health {
+    enum sim_condition condition;
+    uint64_t withheld_bytes;
     uint64_t ecc_corrected, ecc_uncorrected;
     uint32_t recovery_action;
     uint32_t last_xid; /* 0: none */

@@ -231,6 +231,42 @@ room = (C.c_ubyte * 48000)(); check(ml.nvmlDeviceGetComputeRunningProcesses_v3(h
         self.assertEqual((machine.oracle()["used_bytes"], machine.group("crowd")["bytes"]), (0, 0))
 
 
+class Scribblers(unittest.TestCase):
+    """A client may write what it likes into the memory it shares with simgpud."""
+
+    def setUp(self):
+        self.machine = Machine([TINY, TINY])
+        self.addCleanup(self.machine.close)
+
+    def scribble(self, *args):
+        out = subprocess.run([SIM / "sim-scribble", *map(str, args)], env=self.machine.env(), stdout=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(out.returncode, 0, out.stdout)
+        self.assertIsNone(self.machine.daemon.poll(), "simgpud is gone")
+        return out.stdout.strip()
+
+    def test_an_operation_that_makes_no_sense_cuts_its_client_off(self):
+        for kind in range(10):
+            for flags in (0, 2, 255):
+                with self.subTest(kind=kind, flags=flags):
+                    self.assertEqual(self.scribble("lie", kind, flags, (1 << 32) - 1), "cut off")
+        until(lambda: self.machine.oracle()["used_bytes"] == 0, "what it held is not free")
+
+    def test_the_next_client_finds_everything_right(self):
+        self.machine.ctl("shrink", "0", "1Mi")
+        for seed in range(4):
+            self.scribble("words", seed, 0.2)
+            got = self.machine.python("""
+ctx, p, free, total = C.c_void_p(), C.c_ulonglong(), C.c_size_t(), C.c_size_t()
+check(cu.cuInit(0)); check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)); check(cu.cuCtxSetCurrent(ctx))
+check(cu.cuMemAlloc_v2(C.byref(p), C.c_size_t(1 << 20))); check(cu.cuMemsetD8Async(p, 1, C.c_size_t(1 << 20), None))
+check(cu.cuCtxSynchronize()); check(cu.cuMemFree_v2(p)); check(cu.cuMemGetInfo_v2(C.byref(free), C.byref(total))); print(json.dumps(free.value))
+""")
+            want = want if seed else got
+            self.assertEqual(got, want)
+            self.assertIn(f'"withheld_bytes": {MIB}', self.machine.ctl("describe", "0"))
+            self.assertEqual([self.machine.oracle(d)["used_bytes"] for d in (0, 1)], [0, 0])
+
+
 class Deaths(unittest.TestCase):
     def test_killed_in_whatever_call_leaves_nothing(self):
         machine = Machine([dict(TINY, memory="256Mi")])

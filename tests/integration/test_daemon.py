@@ -394,7 +394,7 @@ class Life(unittest.TestCase):
         rewrite_record(world.path("state/claims", f"{claim[2]}.record"), b'"completed"', b'"started"')
         spec = world.path("cdi", f"k8s.{DRIVER}-claim_{claim[2]}.json")
         os.unlink(spec)
-        os.makedirs(os.path.join(spec, "in-the-way"))
+        os.makedirs(os.path.join(spec, *["deeper"] * 70))  # than what is removed
         world.start()
         self.assertIn("cannot be rolled back", world.said())
         peer = world.peer()
@@ -405,6 +405,22 @@ class Life(unittest.TestCase):
         self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
         peer.unprepare(claim, other)
         self.assertEqual(world.tree(), {})
+
+    def test_directory_in_the_place_of_a_spec_does_not_keep_its_pod(self):
+        world = self.world()
+        world.start()
+        peer = world.peer()
+        self.addCleanup(peer.close)
+        claim = world.claim("blocked", [result(cores="10")])
+        self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
+        spec = world.path("cdi", f"k8s.{DRIVER}-claim_{claim[2]}.json")
+        os.unlink(spec)
+        os.makedirs(os.path.join(spec, "in-the-way"))
+        self.assertIn(spec, peer.prepare(claim)[claim[2]].error)
+        self.assertEqual(peer.unprepare(claim)[claim[2]].error, "")
+        self.assertEqual(os.listdir(world.path("cdi")), [])
+        self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
+        peer.unprepare(claim)
 
     def test_files_of_a_claim_whose_record_is_set_aside_stay(self):
         """A container that runs may be started anew by its pod at any time: the runtime needs the CDI spec then."""

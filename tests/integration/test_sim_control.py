@@ -232,7 +232,7 @@ t = threading.Thread(target=wait, daemon=True); t.start(); time.sleep(0.1); ctl(
         until(lambda: len(self.ctl("list")["clients"]) == 1, "the client is still listed")
         added = self.ctl("add", json.dumps(dict(SMALL, memory="4Gi")))["device"]
         self.assertEqual((added["index"], added["total_bytes"]), (0, 4 << 30))
-        with running(self.machine.client("hold", 3000 * MIB), "held"):
+        with running(self.machine.client("hold", 3000 * MIB, prefix=["env", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]), "held"):
             self.assertEqual(self.machine.oracle(0)["used_bytes"], 3016 * MIB)
         self.assertIn("differs", self.refused("add", json.dumps(dict(SMALL, profile="535"))).replace("the machine's driver is 550", "differs"))
         self.assertIn("the same as", self.refused("add", json.dumps(dict(SMALL, minor=1))))

@@ -13,6 +13,8 @@
 struct context {
     _Atomic uintptr_t handle; /* 0: free */
     uint64_t charged_bytes;
+    uint64_t grown_bytes; /* heaps and code that came later, charged too */
+    uint32_t attaches;    /* cuCtxAttach without its cuCtxDetach */
     struct alq_dev *dev;
 };
 
@@ -47,6 +49,8 @@ static uint16_t learn(CUcontext handle, struct alq_dev *dev, uint64_t charged_by
         if (number == 0)
             return 0;
         contexts[number - 1].charged_bytes = 0;
+        contexts[number - 1].grown_bytes = 0;
+        contexts[number - 1].attaches = 0;
     }
     contexts[number - 1].dev = dev;
     contexts[number - 1].charged_bytes += charged_bytes;
@@ -116,6 +120,7 @@ void alq_context_forget(void)
     for (uint32_t i = 0; i < CONTEXTS; i++) {
         atomic_store_explicit(&contexts[i].handle, 0, memory_order_relaxed);
         contexts[i].charged_bytes = 0;
+        contexts[i].grown_bytes = 0;
     }
     atomic_store_explicit(&used_high, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < ALQ_DEVICES_MAX; i++) {
@@ -141,8 +146,13 @@ static void add_up(const struct alq_entry_value *value, void *data)
 static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
 {
     struct sum sum = {0, charged_bytes};
-    if (number)
+    if (number) {
         alq_table_take_context(number, add_up, &sum);
+        alq_lock_take(&alq_process_page()->lock_context);
+        sum.overhead_bytes += contexts[number - 1].grown_bytes;
+        contexts[number - 1].grown_bytes = 0;
+        alq_lock_drop(&alq_process_page()->lock_context);
+    }
     alq_uncharge(dev, sum.counted_bytes, sum.overhead_bytes);
     if (charged_bytes)
         alq_charge_contexts(dev, -1);
@@ -255,6 +265,141 @@ static CUresult destroyed(CUresult result, CUcontext handle)
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
+ALQ_HOOK CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags)
+{
+    if (!ALQ_HAS(cuCtxAttach))
+        return alq_absent(ALQ_CU_cuCtxAttach);
+    CUresult result = ALQ_CALL(cuCtxAttach, ctx, flags);
+    if (result == CUDA_SUCCESS && ctx && alq_core_is_on()) {
+        alq_core_renew();
+        alq_lock_take(&alq_process_page()->lock_context);
+        uint16_t number = number_of(*ctx);
+        if (number)
+            contexts[number - 1].attaches++;
+        alq_lock_drop(&alq_process_page()->lock_context);
+    }
+    return result;
+}
+
+static bool has_attach(CUcontext ctx, uint32_t drop)
+{
+    alq_lock_take(&alq_process_page()->lock_context);
+    uint16_t number = number_of(ctx);
+    bool has = number && contexts[number - 1].attaches;
+    if (has)
+        contexts[number - 1].attaches -= drop;
+    alq_lock_drop(&alq_process_page()->lock_context);
+    return has;
+}
+
+/* Ends the context with the last one. */
+ALQ_HOOK CUresult cuCtxDetach(CUcontext ctx)
+{
+    if (!ALQ_HAS(cuCtxDetach))
+        return alq_absent(ALQ_CU_cuCtxDetach);
+    if (!alq_core_is_on())
+        return ALQ_CALL(cuCtxDetach, ctx);
+    alq_core_renew();
+    bool is_last = !has_attach(ctx, 0);
+    if (is_last)
+        tell_gate(ctx);
+    CUresult result = ALQ_CALL(cuCtxDetach, ctx);
+    if (is_last)
+        return destroyed(result, ctx);
+    if (result == CUDA_SUCCESS)
+        has_attach(ctx, 1);
+    return result;
+}
+
+/* ---- what grows in a context ----------------------------------------------------------------- */
+
+static void grow(uint16_t number, int64_t bytes)
+{
+    alq_lock_take(&alq_process_page()->lock_context);
+    contexts[number - 1].grown_bytes += (uint64_t)bytes;
+    alq_lock_drop(&alq_process_page()->lock_context);
+}
+
+void alq_context_grown(struct alq_here here, uint64_t bytes)
+{
+    if (!here.dev || !here.context || bytes == 0)
+        return;
+    alq_charge_taken(here.dev, 0, bytes);
+    grow(here.context, (int64_t)bytes);
+}
+
+/* Device memory that a limit of a context stands for; 0 for those that take none. */
+static uint64_t limit_bytes(const struct alq_dev *dev, CUlimit limit, uint64_t value)
+{
+    int processors = 0, threads = 0;
+    uint64_t bytes;
+
+    if (limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+        return value;
+    if (limit != CU_LIMIT_STACK_SIZE || !ALQ_HAS(cuDeviceGetAttribute) ||
+        ALQ_CALL(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                 dev->ordinal) != CUDA_SUCCESS ||
+        ALQ_CALL(cuDeviceGetAttribute, &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                 dev->ordinal) != CUDA_SUCCESS)
+        return 0;
+    return __builtin_mul_overflow(value, (uint64_t)processors * (uint64_t)threads, &bytes)
+               ? UINT64_MAX
+               : bytes;
+}
+
+static bool get_limit(const struct alq_dev *dev, CUlimit limit, uint64_t *bytes)
+{
+    size_t value;
+    if (!ALQ_HAS(cuCtxGetLimit) || ALQ_CALL(cuCtxGetLimit, &value, limit) != CUDA_SUCCESS)
+        return false;
+    *bytes = limit_bytes(dev, limit, value);
+    return true;
+}
+
+/* To what the limit is now; what every context has from the start is part of its estimate. */
+static void settle_limit(struct alq_here here, uint64_t before, uint64_t after, uint64_t reserved)
+{
+    uint64_t want = after > before ? after - before : 0;
+    alq_lock_take(&alq_process_page()->lock_context);
+    uint64_t grown = contexts[here.context - 1].grown_bytes, less = before - after;
+    if (after > before)
+        less = 0;
+    if (less > grown)
+        less = grown;
+    contexts[here.context - 1].grown_bytes = grown + want - less;
+    alq_lock_drop(&alq_process_page()->lock_context);
+    if (want > reserved)
+        alq_charge_taken(here.dev, 0, want - reserved);
+    else
+        alq_uncharge(here.dev, 0, reserved - want + less);
+}
+
+ALQ_HOOK CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    uint64_t before = 0, after = 0;
+
+    if (!ALQ_HAS(cuCtxSetLimit))
+        return alq_absent(ALQ_CU_cuCtxSetLimit);
+    struct alq_here here = {NULL, 0, CUDA_SUCCESS};
+    if (alq_core_is_on())
+        here = alq_context_here();
+    if (here.error != CUDA_SUCCESS)
+        return here.error;
+    if (!here.dev || !here.context || !get_limit(here.dev, limit, &before))
+        return ALQ_CALL(cuCtxSetLimit, limit, value);
+    uint64_t asked = limit_bytes(here.dev, limit, value);
+    uint64_t reserved = asked > before ? asked - before : 0;
+    if (reserved && !alq_admit(here.dev, 0, reserved))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ALQ_CALL(cuCtxSetLimit, limit, value);
+    if (result != CUDA_SUCCESS)
+        after = before;
+    else if (!get_limit(here.dev, limit, &after))
+        after = asked;
+    settle_limit(here, before, after, reserved);
+    return result;
+}
+
 /* ---- primary contexts ------------------------------------------------------------------------ */
 /* One per process and device, charged while the driver says that it is active. */
 
@@ -274,43 +419,76 @@ static bool has_charge(const struct alq_dev *dev)
     return is_charged;
 }
 
+/* Before what retains the primary context: what it may cost, unless it is charged already. */
+static CUresult retain_begin(CUdevice ordinal, struct alq_dev **charged, uint64_t *bytes)
+{
+    *charged = NULL;
+    *bytes = 0;
+    if (!alq_core_is_on())
+        return CUDA_SUCCESS;
+    alq_core_renew();
+    struct alq_dev *found = alq_dev_of(ordinal);
+    if (found && has_charge(found))
+        return CUDA_SUCCESS;
+    CUresult refused = reserve(ordinal, charged, bytes);
+    /* It may stand already, made through a door of the driver's own: then there is nothing to
+     * refuse. */
+    return refused == CUDA_ERROR_OUT_OF_MEMORY && is_active(ordinal) ? CUDA_SUCCESS : refused;
+}
+
+/* handle NULL: not known yet. */
+static void retain_end(CUresult result, CUcontext handle, struct alq_dev *dev, uint64_t bytes)
+{
+    bool is_first = false;
+
+    if (!dev)
+        return;
+    if (result == CUDA_SUCCESS) {
+        alq_lock_take(&alq_process_page()->lock_context);
+        is_first = !primary[dev->index].is_charged;
+        if (is_first) {
+            primary[dev->index].is_charged = true;
+            primary[dev->index].charged_bytes = bytes;
+            primary[dev->index].number = handle ? learn(handle, dev, 0) : 0;
+        }
+        alq_lock_drop(&alq_process_page()->lock_context);
+    }
+    if (!is_first)
+        alq_uncharge(dev, 0, bytes);
+    else
+        alq_charge_contexts(dev, 1);
+    if (is_first && handle)
+        tell_gate_made(handle);
+}
+
 ALQ_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
-    struct alq_dev *charged = NULL;
-    uint64_t bytes = 0;
+    struct alq_dev *charged;
+    uint64_t bytes;
 
     if (!ALQ_HAS(cuDevicePrimaryCtxRetain))
         return alq_absent(ALQ_CU_cuDevicePrimaryCtxRetain);
-    if (alq_core_is_on()) {
-        alq_core_renew();
-        struct alq_dev *found = alq_dev_of(dev);
-        if (!found || !has_charge(found)) {
-            CUresult refused = reserve(dev, &charged, &bytes);
-            /* It may stand already, made through a door of the driver's own: then there is nothing
-             * to refuse. */
-            if (refused && !(refused == CUDA_ERROR_OUT_OF_MEMORY && is_active(dev)))
-                return refused;
-        }
-    }
-    CUresult result = ALQ_CALL(cuDevicePrimaryCtxRetain, ctx, dev);
-    if (!charged)
+    CUresult result = retain_begin(dev, &charged, &bytes);
+    if (result != CUDA_SUCCESS)
         return result;
-    if (result == CUDA_SUCCESS) {
-        alq_lock_take(&alq_process_page()->lock_context);
-        bool is_first = !primary[charged->index].is_charged;
-        if (is_first) {
-            primary[charged->index].is_charged = true;
-            primary[charged->index].charged_bytes = bytes;
-            primary[charged->index].number = learn(*ctx, charged, 0);
-        }
-        alq_lock_drop(&alq_process_page()->lock_context);
-        if (is_first) {
-            alq_charge_contexts(charged, 1);
-            tell_gate_made(*ctx);
-            return result;
-        }
-    }
-    alq_uncharge(charged, 0, bytes);
+    result = ALQ_CALL(cuDevicePrimaryCtxRetain, ctx, dev);
+    retain_end(result, result == CUDA_SUCCESS ? *ctx : NULL, charged, bytes);
+    return result;
+}
+
+ALQ_HOOK CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice dev,
+                                   unsigned int flags)
+{
+    struct alq_dev *charged;
+    uint64_t bytes;
+
+    if (!ALQ_HAS(cuGreenCtxCreate))
+        return alq_absent(ALQ_CU_cuGreenCtxCreate);
+    CUresult result = retain_begin(dev, &charged, &bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ALQ_CALL(cuGreenCtxCreate, green, desc, dev, flags);
+    retain_end(result, NULL, charged, bytes);
     return result;
 }
 
@@ -326,6 +504,22 @@ static void tell_gate_of_primary(CUdevice ordinal)
     if (number)
         tell_gate(
             (CUcontext)atomic_load_explicit(&contexts[number - 1].handle, memory_order_relaxed));
+}
+
+/* Green contexts are the primary one under another handle, and are gone with it. */
+static void end_forms(struct alq_dev *dev)
+{
+    uint32_t high = atomic_load_explicit(&used_high, memory_order_acquire);
+    for (uint32_t i = 0; i < high; i++) {
+        alq_lock_take(&alq_process_page()->lock_context);
+        bool is_form = atomic_load_explicit(&contexts[i].handle, memory_order_relaxed) &&
+                       contexts[i].dev == dev && contexts[i].charged_bytes == 0;
+        if (is_form)
+            atomic_store_explicit(&contexts[i].handle, 0, memory_order_release);
+        alq_lock_drop(&alq_process_page()->lock_context);
+        if (is_form)
+            end(dev, (uint16_t)(i + 1), 0);
+    }
 }
 
 /* After a release or a reset: gives the charge back once the driver has let the context go. */
@@ -348,6 +542,7 @@ static CUresult released(CUresult result, CUdevice ordinal)
     if (!was_charged)
         return result;
     end(dev, number, bytes);
+    end_forms(dev);
     if (number) {
         alq_lock_take(&alq_process_page()->lock_context);
         atomic_store_explicit(&contexts[number - 1].handle, 0, memory_order_release);
@@ -369,3 +564,16 @@ PRIMARY_END(cuDevicePrimaryCtxRelease)
 PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
 PRIMARY_END(cuDevicePrimaryCtxReset)
 PRIMARY_END(cuDevicePrimaryCtxReset_v2)
+
+/* It may have been the last to hold its device's primary context. */
+ALQ_HOOK CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    const struct alq_dev *dev;
+
+    if (!ALQ_HAS(cuGreenCtxDestroy))
+        return alq_absent(ALQ_CU_cuGreenCtxDestroy);
+    CUresult result = ALQ_CALL(cuGreenCtxDestroy, green);
+    for (uint32_t i = 0; alq_core_is_on() && (dev = alq_dev_at(i)); i++)
+        released(result, dev->ordinal);
+    return result;
+}

@@ -29,6 +29,10 @@ struct alq_dev *alq_context_dev(CUcontext context);
  * the current one. */
 struct alq_dev *alq_context_dev_of_stream(CUstream stream);
 
+/* What the driver has taken in the context on top of what making one costs: charged till its end,
+ * beyond the limit where it must. */
+void alq_context_grown(struct alq_here here, uint64_t bytes);
+
 /* Calls with each context known now. */
 void alq_context_each(void (*with)(CUcontext context, void *data), void *data);
 

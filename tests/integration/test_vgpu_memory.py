@@ -242,5 +242,189 @@ cu('cuStreamSynchronize', stream)""")
         self.assertNothingLeft()
 
 
+class Mappings(Memory):
+    def test_physical_memory_is_charged_by_handles_and_mappings(self):
+        program = self.begin(4 * GIB)
+        program("""
+size = 64 * 2**20
+h = make('cuMemCreate', size, physical_props(), 0)
+at = make('cuMemAddressReserve', 4 * size, 0, 0, 0)
+for i in range(3): cu('cuMemMap', at + i * size, size, 0, h, 0)
+again = make('cuMemRetainAllocationHandle', P(at))
+cu('cuMemRelease', h)""")
+        self.assertEqual(self.assertCovered(), 64 * MIB)
+        program("cu('cuMemRelease', again)\ncu('cuMemUnmap', at, 2 * size)")
+        self.assertEqual(self.assertCovered(), 64 * MIB)
+        self.assertNotEqual(program("rc('cuMemUnmap', at, 2 * size)"), 0)
+        self.assertEqual(self.assertCovered(), 64 * MIB)
+        program("cu('cuMemUnmap', at + 2 * size, size)")
+        self.assertNothingLeft()
+
+    def test_part_of_physical_memory_mapped_holds_all_of_it(self):
+        program = self.begin(4 * GIB)
+        program("""
+h = make('cuMemCreate', 2**26, physical_props(), 0)
+at = make('cuMemAddressReserve', 2**26, 0, 0, 0)
+cu('cuMemMap', at, 2**25, 0, h, 0)
+cu('cuMemRelease', h)""")
+        self.assertEqual(self.assertCovered(), 64 * MIB)
+        program("cu('cuMemUnmap', at, 2**25)")
+        self.assertNothingLeft()
+
+    def test_many_mappings_are_unmapped_in_one_call(self):
+        program = self.begin(4 * GIB)
+        program("""
+n, size = 200, 2 * 2**20
+at = make('cuMemAddressReserve', n * size, 0, 0, 0)
+for i in range(n):
+    h = make('cuMemCreate', size, physical_props(), 0)
+    cu('cuMemMap', at + i * size, size, 0, h, 0)
+    cu('cuMemRelease', h)
+None""")
+        self.assertEqual(self.assertCovered(), 400 * MIB)
+        program("cu('cuMemUnmap', at, n * size)")
+        self.assertNothingLeft()
+
+    def test_threads_that_map_and_unmap_one_address_leave_nothing(self):
+        program = self.begin(4 * GIB)
+        program("""
+import threading
+size = 2 * 2**20
+at = make('cuMemAddressReserve', size, 0, 0, 0)
+def churn():
+    cu('cuCtxSetCurrent', context)
+    for _ in range(300):
+        h = make('cuMemCreate', size, physical_props(), 0)
+        while rc('cuMemMap', at, size, 0, h, 0): pass
+        cu('cuMemRelease', h)
+        cu('cuMemUnmap', at, size)
+threads = [threading.Thread(target=churn) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()""")
+        self.assertNothingLeft()
+
+
+class Contexts(Memory):
+    def test_heaps_of_a_context_are_overhead_and_end_with_it(self):
+        program = self.begin(4 * GIB)
+        program("cu('cuCtxSetLimit', 2, 512 * 2**20)")
+        self.assertGreaterEqual(self.assertCovered(), 500 * MIB)
+        self.assertEqual(program("rc('cuCtxSetLimit', 2, 8 * 2**30)"), OUT_OF_MEMORY)
+        program("cu('cuCtxSetLimit', 0, 4096)")
+        self.assertCovered()
+        program("cu('cuCtxSetLimit', 2, 8 * 2**20)\ncu('cuCtxSetLimit', 0, 1024)")
+        self.assertNothingLeft()
+        program("cu('cuCtxSetLimit', 2, 512 * 2**20)\ncu('cuCtxDestroy_v2', context)")
+        self.assertEqual(self.held(), 0)
+
+    def test_detached_context_is_given_back_with_its_memory(self):
+        program = self.begin(4 * GIB)
+        program("make('cuMemAlloc_v2', 2**28)\nmake('cuCtxAttach', 0)\ncu('cuCtxDetach', context)")
+        self.assertGreaterEqual(self.assertCovered(), 2**28)
+        program("cu('cuCtxDetach', context)")
+        self.assertEqual((self.held(), oracle(self.group)), (0, 0))
+
+    def test_green_context_is_charged_as_the_primary_one(self):
+        self.share(4 * GIB)
+        program = self.program()
+        program("""
+cu('cuInit', 0)
+resource = ctypes.create_string_buffer(144)
+cu('cuDeviceGetDevResource', 0, resource, 1)
+desc = out()
+cu('cuDevResourceGenerateDesc', ref(desc), resource, 1)
+green = make('cuGreenCtxCreate', desc.value, 0, 1)
+form = make('cuCtxFromGreenCtx', green)
+cu('cuCtxPushCurrent_v2', form)""")
+        self.assertEqual(self.held(), CONTEXT)
+        program("make('cuMemAlloc_v2', 2**28)\nprimary = make('cuDevicePrimaryCtxRetain', 0)")
+        self.assertEqual(self.held(), CONTEXT + 2**28)
+        program("cu('cuGreenCtxDestroy', green)")
+        self.assertEqual(self.held(), CONTEXT + 2**28)
+        program("cu('cuDevicePrimaryCtxRelease_v2', 0)")
+        self.assertEqual((self.held(), oracle(self.group)), (0, 0))
+
+    def test_code_that_is_loaded_lazily_counts(self):
+        program = self.begin(4 * GIB)
+        program("""
+ptx = b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k(.param .u64 us)\\n{\\nret;\\n}\\n"
+lib = make('cuLibraryLoadData', ptx, 0, 0, 0, 0, 0, 0)
+make('cuLibraryGetModule', lib)
+kernel = make('cuLibraryGetKernel', lib, b'k')
+f = make('cuKernelGetFunction', kernel)
+cu('cuFuncLoad', f)
+m = make('cuModuleLoadData', ptx)
+make('cuModuleGetFunction', m, b'k')""")
+        self.assertGreaterEqual(self.assertCovered(), 4 * MIB)
+        program("cu('cuModuleUnload', m)\ncu('cuLibraryUnload', lib)")
+        self.assertNothingLeft()
+
+
+class Arrays(Memory):
+    def test_arrays_cost_what_the_driver_says(self):
+        program = self.begin(4 * GIB)
+        for w, h, d, fmt, channels, flags in ((1000, 0, 0, 0x20, 4, 0), (1023, 511, 0, 0x01, 1, 0), (4097, 4097, 0, 0x10, 2, 0),
+                                              (300, 300, 300, 0x20, 2, 0), (512, 512, 6, 0x01, 4, 4)):
+            with self.subTest((w, h, d)):
+                program(f"""
+d = struct.pack('<QQQIII4x', {w}, {h}, {d}, {fmt}, {channels}, {flags})
+a = make('cuArray3DCreate_v2', d)
+need = ctypes.create_string_buffer(64)
+cu('cuArrayGetMemoryRequirements', need, a, 0)""")
+                size = program("struct.unpack_from('<Q', need)[0]")
+                self.assertGreaterEqual(self.grown()[0], size)
+                self.assertLess(self.grown()[0], size + 4096)
+                program("cu('cuArrayDestroy', a)\nm = make('cuMipmappedArrayCreate', d, 4)")
+                self.assertGreaterEqual(self.grown()[0], size if w > 512 else 1)
+                program("cu('cuMipmappedArrayDestroy', m)")
+                self.assertNothingLeft()
+
+
+class Shared(Memory):
+    def test_memory_opened_from_another_process_is_its_makers(self):
+        maker = self.begin(4 * GIB)
+        user = self.program().start()
+        self.base_held, self.base_oracle = self.held(), oracle(self.group)
+        maker("a = make('cuMemAlloc_v2', 2**28)\nhandle = ctypes.create_string_buffer(64)\ncu('cuIpcGetMemHandle', handle, a)")
+        data = maker("list(handle.raw)")
+        user(f"class H(ctypes.Structure): _fields_ = [('b', ctypes.c_char * 64)]\nh = H.from_buffer_copy(bytes({data}))\n"
+             "at = make('cuIpcOpenMemHandle_v2', h, 1)")
+        self.assertEqual(self.assertCovered(), 2**28)
+        user("cu('cuIpcCloseMemHandle', at)")
+        self.assertEqual(self.assertCovered(), 2**28)
+        maker("cu('cuMemFree_v2', a)")
+        self.assertNothingLeft()
+
+
+class Answers(Memory):
+    BAD = ["'cuMemAlloc_v2', 0, 4096", "'cuMemAlloc_v2', 0, 2**62", "'cuMemAlloc_v2', ref(out()), 0", "'cuMemAllocManaged', 0, 4096, 1",
+           "'cuMemAllocManaged', ref(out()), 4096, 77", "'cuMemAllocPitch_v2', 0, ref(out()), 100, 100, 4",
+           "'cuMemAllocPitch_v2', ref(out()), 0, 100, 100, 4", "'cuMemAllocPitch_v2', ref(out()), ref(out()), 0, 100, 4",
+           "'cuMemAllocPitch_v2', ref(out()), ref(out()), 100, 0, 4", "'cuMemAllocPitch_v2', ref(out()), ref(out()), 100, 100, 5",
+           "'cuMemAllocAsync', 0, 4096, 0", "'cuMemAllocAsync', ref(out()), 0, 0", "'cuMemAllocFromPoolAsync', ref(out()), 4096, 0, 0",
+           "'cuMemFree_v2', 12345", "'cuMemFree_v2', 0", "'cuMemFreeAsync', 12345, 0", "'cuMemFreeAsync', 0, 0",
+           "'cuArrayCreate_v2', 0, 0", "'cuArrayCreate_v2', ref(out()), 0", "'cuArrayCreate_v2', 0, bytes(64)",
+           "'cuArrayCreate_v2', ref(out()), bytes(64)", "'cuArrayDestroy', 0", "'cuMipmappedArrayCreate', ref(out()), 0, 1",
+           "'cuMipmappedArrayDestroy', 0", "'cuMemCreate', 0, 2**21, physical_props(), 0", "'cuMemCreate', ref(out()), 2**21, 0, 0",
+           "'cuMemCreate', ref(out()), 1, physical_props(), 0", "'cuMemCreate', ref(out()), 2**21, physical_props(99), 0",
+           "'cuMemRelease', 0", "'cuMemMap', 0, 2**21, 0, 0, 0", "'cuMemUnmap', 0, 2**21", "'cuMemUnmap', 4096, 0",
+           "'cuMemRetainAllocationHandle', 0, P(0)", "'cuMemRetainAllocationHandle', ref(out()), P(4096)", "'cuMemPoolCreate', 0, pool_props()",
+           "'cuMemPoolCreate', ref(out()), 0", "'cuMemPoolDestroy', 0", "'cuMemPoolTrimTo', 0, 0", "'cuGraphUpload', 0, 0",
+           "'cuGraphLaunch', 0, 0", "'cuGraphInstantiateWithFlags', 0, 0, 0", "'cuGraphAddMemAllocNode', 0, 0, 0, 0, 0",
+           "'cuGraphExecDestroy', 0", "'cuDeviceGraphMemTrim', 99", "'cuCtxSetLimit', 99, 1", "'cuCtxDetach', 0", "'cuCtxDestroy_v2', 0",
+           "'cuCtxCreate_v2', 0, 0, 0", "'cuCtxCreate_v2', ref(out()), 0, 99", "'cuDevicePrimaryCtxRetain', 0, 0",
+           "'cuDevicePrimaryCtxRetain', ref(out()), 99", "'cuDevicePrimaryCtxRelease_v2', 99", "'cuModuleLoadData', 0, 0",
+           "'cuModuleLoadData', ref(out()), 0", "'cuModuleUnload', 0", "'cuModuleGetFunction', 0, 0, 0", "'cuLibraryUnload', 0",
+           "'cuMemImportFromShareableHandle', ref(out()), P(-1), 1", "'cuGreenCtxCreate', 0, 0, 0, 0", "'cuGreenCtxDestroy', 0"]
+
+    def test_bad_input_gets_the_bare_drivers_answer_and_costs_nothing(self):
+        hooked, bare = self.begin(4 * GIB), self.program(preload=False).start()
+        for call in self.BAD:
+            with self.subTest(call):
+                self.assertEqual(hooked(f"rc({call})"), bare(f"rc({call})"))
+        self.base_oracle = 0
+        self.assertEqual(self.held(), self.base_held)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,7 +4,8 @@
  * load takes is what the driver's free figure falls by around it; the most it may be, the image
  * rounded up twice to the driver's chunk, is reserved before. Another process may move that figure
  * meanwhile: a change that cannot be this load's counts as the most. Code that the driver brings in
- * later (lazy loading) is seen by the daemon's correction alone.
+ * later (lazy
+ * loading) is measured around the calls that ask for it, and else seen by the daemon's correction.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
@@ -18,6 +19,7 @@
 #include <elf.h>
 
 #define CHUNK_BYTES (2ull << 20)
+#define GROWTH_MOST_BYTES (256ull << 20) /* of code that one call may bring in */
 
 /* Bytes of an image in memory: fat binary, ELF or text. */
 static uint64_t image_bytes(const void *image)
@@ -103,6 +105,101 @@ static void load_end(const struct load *load, CUresult result, const void *handl
         alq_uncharge(load->here.dev, 0, load->most_bytes - took);
 }
 
+#define ARGS(...) __VA_ARGS__
+
+/* ---- lazy loading ---------------------------------------------------------------------------- */
+
+struct growth {
+    struct alq_here here;
+    size_t free_before;
+};
+
+static void growth_begin(struct growth *growth)
+{
+    size_t total;
+
+    *growth = (struct growth){.free_before = 0};
+    if (alq_core_mode() != ALQ_MODE_LIMITED || !ALQ_HAS(cuMemGetInfo_v2))
+        return;
+    growth->here = alq_context_here();
+    if (!growth->here.dev ||
+        ALQ_CALL(cuMemGetInfo_v2, &growth->free_before, &total) != CUDA_SUCCESS)
+        growth->free_before = 0;
+}
+
+/* Adds to what the module or library holds; false: it is not known, or of another device. */
+static bool add_to(const void *handle, const struct growth *growth, uint64_t bytes)
+{
+    struct alq_entry_value value;
+    uint8_t device = (uint8_t)growth->here.dev->index;
+
+    if (!handle || bytes > UINT32_MAX)
+        return false;
+    if (!alq_table_take((uintptr_t)handle, ALQ_KIND_MODULE, &value))
+        value = (struct alq_entry_value){0, 0, growth->here.context, device, ALQ_KIND_MODULE};
+    uint32_t sum;
+    bool ok = value.device == device &&
+              !__builtin_add_overflow(value.overhead_bytes, (uint32_t)bytes, &sum);
+    if (ok)
+        value.overhead_bytes = sum;
+    return alq_table_put((uintptr_t)handle, &value) && ok;
+}
+
+/* A fall of the driver's free figure by more than a few chunks is another process's. */
+static void growth_end(const struct growth *growth, CUresult result, const void *handle)
+{
+    size_t after, total;
+
+    if (result != CUDA_SUCCESS || !growth->free_before ||
+        ALQ_CALL(cuMemGetInfo_v2, &after, &total) != CUDA_SUCCESS || after >= growth->free_before)
+        return;
+    uint64_t took = growth->free_before - after;
+    if (took > GROWTH_MOST_BYTES)
+        took = CHUNK_BYTES;
+    if (add_to(handle, growth, took))
+        alq_charge_taken(growth->here.dev, 0, took);
+    else
+        alq_context_grown(growth->here, took);
+}
+
+static const void *library_of(CUkernel kernel)
+{
+    CUlibrary library;
+    return ALQ_HAS(cuKernelGetLibrary) &&
+                   ALQ_CALL(cuKernelGetLibrary, &library, kernel) == CUDA_SUCCESS
+               ? library
+               : NULL;
+}
+
+static const void *module_of(CUfunction function)
+{
+    CUmodule module;
+    return ALQ_HAS(cuFuncGetModule) && ALQ_CALL(cuFuncGetModule, &module, function) == CUDA_SUCCESS
+               ? module
+               : NULL;
+}
+
+#define LAZY(name, owner, params, args)                                                            \
+    ALQ_HOOK CUresult name params                                                                  \
+    {                                                                                              \
+        struct growth growth;                                                                      \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        growth_begin(&growth);                                                                     \
+        CUresult result = ALQ_CALL(name, args);                                                    \
+        growth_end(&growth, result, growth.free_before ? owner : NULL);                            \
+        return result;                                                                             \
+    }
+
+LAZY(cuFuncLoad, module_of(function), (CUfunction function), ARGS(function))
+LAZY(cuKernelGetFunction, library_of(kernel), (CUfunction * out, CUkernel kernel),
+     ARGS(out, kernel))
+LAZY(cuLibraryGetModule, library, (CUmodule * out, CUlibrary library), ARGS(out, library))
+LAZY(cuModuleGetFunction, module, (CUfunction * out, CUmodule module, const char *name_),
+     ARGS(out, module, name_))
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
 #define LOAD(name, size_expr, params, args)                                                        \
     ALQ_HOOK CUresult name params                                                                  \
     {                                                                                              \
@@ -118,8 +215,6 @@ static void load_end(const struct load *load, CUresult result, const void *handl
         load_end(&load, result, result == CUDA_SUCCESS ? *out : NULL);                             \
         return result;                                                                             \
     }
-#define ARGS(...) __VA_ARGS__
-
 LOAD(cuModuleLoad, file_bytes(path), (CUmodule * out, const char *path), ARGS(out, path))
 LOAD(cuModuleLoadData, image_bytes(image), (CUmodule * out, const void *image), ARGS(out, image))
 LOAD(cuModuleLoadDataEx, image_bytes(image),

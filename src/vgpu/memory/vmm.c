@@ -10,6 +10,7 @@
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
+#include "vgpu/sys.h"
 
 /* PHYSICAL: counted_bytes = size, overhead_bytes = handle references | mappings << 16.
  * HANDLE:   counted_bytes = number of the piece.
@@ -166,32 +167,95 @@ ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset,
     return result;
 }
 
-ALQ_HOOK CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
+/* Memory of another process is its maker's, and nothing is booked. Memory of this one that comes
+ * back to it has one more reference by the handle that it has. */
+ALQ_HOOK CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                 void *os_handle, CUmemAllocationHandleType type)
 {
-    const uint64_t step = 65536; /* the smallest granularity of mappings; for what we did not map */
-    uint64_t at = ptr;
+    struct alq_entry_value alias;
+    struct alq_dev *dev = NULL;
 
-    if (!ALQ_HAS(cuMemUnmap))
-        return alq_absent(ALQ_CU_cuMemUnmap);
-    CUresult result = ALQ_CALL(cuMemUnmap, ptr, bytes);
+    if (!ALQ_HAS(cuMemImportFromShareableHandle))
+        return alq_absent(ALQ_CU_cuMemImportFromShareableHandle);
+    CUresult result = ALQ_CALL(cuMemImportFromShareableHandle, handle, os_handle, type);
     if (result != CUDA_SUCCESS || !alq_core_is_on())
         return result;
     alq_core_renew();
-    for (bool is_over = false; !is_over && at - ptr < bytes;) {
-        struct alq_entry_value mapping;
+    alq_lock_take(&alq_process_page()->lock_vmm);
+    if (alq_table_get(*handle, ALQ_KIND_HANDLE, &alias))
+        count(alias.counted_bytes, ONE_HANDLE, &dev);
+    alq_lock_drop(&alq_process_page()->lock_vmm);
+    return result;
+}
+
+struct taken {
+    CUdeviceptr at;
+    struct alq_entry_value mapping;
+};
+
+#define TAKEN_FEW 16u
+
+/* Takes the mappings of a range out of the table; as many as there is room for. */
+static uint64_t take_mappings(CUdeviceptr ptr, size_t bytes, struct taken *out, uint64_t room)
+{
+    const uint64_t step = 65536; /* the smallest granularity of mappings; for what we did not map */
+    uint64_t found = 0, advance;
+
+    for (uint64_t done = 0; done < bytes && found < room; done += advance) {
+        advance = step;
+        if (!alq_table_take(ptr + done, ALQ_KIND_MAPPING, &out[found].mapping))
+            continue;
+        out[found].at = ptr + done;
+        if (out[found].mapping.overhead_bytes)
+            advance = (uint64_t)out[found].mapping.overhead_bytes << 12;
+        found++;
+    }
+    mapping_count -= found;
+    return found;
+}
+
+/* The driver has unmapped them, or not: then they are back. */
+static void unmapped(CUresult result, const struct taken *taken, uint64_t found)
+{
+    for (uint64_t i = 0; i < found; i++) {
         struct alq_dev *dev = NULL;
-        uint64_t gone = 0, advance = step;
+        uint64_t gone = 0;
         alq_lock_take(&alq_process_page()->lock_vmm);
-        is_over = mapping_count == 0;
-        if (!is_over && alq_table_take(at, ALQ_KIND_MAPPING, &mapping)) {
-            mapping_count--;
-            gone = count(mapping.counted_bytes, -(int32_t)ONE_MAPPING, &dev);
-            advance = (uint64_t)mapping.overhead_bytes << 12;
-        }
+        if (result == CUDA_SUCCESS)
+            gone = count(taken[i].mapping.counted_bytes, -(int32_t)ONE_MAPPING, &dev);
+        else
+            mapping_count += alq_table_put(taken[i].at, &taken[i].mapping);
         alq_lock_drop(&alq_process_page()->lock_vmm);
         if (gone)
             alq_uncharge(dev, gone, 0);
-        at += advance ? advance : step;
     }
+}
+
+/* Mappings are taken out before the driver's call: after it, another thread may have mapped at the
+ * same address. */
+ALQ_HOOK CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
+{
+    struct taken few[TAKEN_FEW], *taken = few;
+
+    if (!ALQ_HAS(cuMemUnmap))
+        return alq_absent(ALQ_CU_cuMemUnmap);
+    if (!alq_core_is_on())
+        return ALQ_CALL(cuMemUnmap, ptr, bytes);
+    alq_core_renew();
+    alq_lock_take(&alq_process_page()->lock_vmm);
+    uint64_t room = mapping_count;
+    if (room > TAKEN_FEW) {
+        struct taken *many = alq_sys_anon(room * sizeof(struct taken));
+        if (many)
+            taken = many;
+        else
+            room = TAKEN_FEW;
+    }
+    uint64_t found = take_mappings(ptr, bytes, taken, room);
+    alq_lock_drop(&alq_process_page()->lock_vmm);
+    CUresult result = ALQ_CALL(cuMemUnmap, ptr, bytes);
+    unmapped(result, taken, found);
+    if (taken != few)
+        alq_sys_munmap(taken, room * sizeof(struct taken));
     return result;
 }

@@ -3,7 +3,7 @@
  * Walks a process instruction by instruction through an operation of the ledger and kills it there,
  * or leaves it stopped, at every STRIDE-th; each time a neighbour must have the room at once.
  *
- *   ledger_steps attach|reserve|release|reap|overtaken STRIDE USAGE_FILE
+ *   ledger_steps attach|context|reserve|release|reap|overtaken STRIDE USAGE_FILE
  *
  * Prints "steps POINTS INSTRUCTIONS LONGEST_NS". The tracer itself takes no slot.
  */
@@ -122,11 +122,16 @@ static void mark(void)
 static void victim(const char *scenario)
 {
     CUdeviceptr p = 0;
+    CUcontext context;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     if (!strcmp(scenario, "attach")) {
         mark();
-        enter(0, NULL);
+        init(0);
+    } else if (!strcmp(scenario, "context")) {
+        init(0);
+        mark();
+        ctx_create(&context, 0, 0);
     } else if (!strcmp(scenario, "release")) {
         enter(50 * MIB, &p);
         mark();

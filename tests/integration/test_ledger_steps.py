@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """libvgpu.so killed in mid-operation, on the real library and a driver of a few instructions: ledger_steps.c walks a
-process through an allocation, a free, its first use and the emptying of a dead slot, and kills it at an instruction;
+process through its first use, its first context, an allocation, a free and the emptying of a dead slot, and kills it at an instruction;
 nothing is lost, and another process has the room at its first try. A sample of the instructions by default, all of them
 with ALIQUOT_STRESS_S set."""
 
@@ -55,7 +55,10 @@ class Steps(unittest.TestCase):
         self.walk("release", 17)
 
     def test_killed_in_first_use(self):
-        self.walk("attach", 41)
+        self.walk("attach", 211)
+
+    def test_killed_in_the_first_context(self):
+        self.walk("context", 211)
 
     def test_killed_in_reaping(self):
         self.walk("reap", 41)

@@ -99,6 +99,9 @@ static bool defines_after_caller(const struct alq_elf *elf, void *data)
 bool alq_door_lookup(void *handle, const char *name, const char *version, const void *caller,
                      void **out)
 {
+    /* What we do not hook is looked up by the loader, which knows the caller's scope best. */
+    if (handle == RTLD_NEXT_HANDLE && alq_real_entry_named(name) < 0)
+        return false;
     bool is_on = alq_core_is_on() || (alq_text_is(name, "cuInit") && alq_core_look_again());
     void *address;
 

@@ -58,7 +58,7 @@ class Steps(unittest.TestCase):
         self.walk("attach", 211)
 
     def test_killed_in_the_first_context(self):
-        self.walk("context", 211)
+        self.walk("context", 97)
 
     def test_killed_in_reaping(self):
         self.walk("reap", 41)

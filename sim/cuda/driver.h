@@ -105,6 +105,7 @@ struct CUevent_st {
     unsigned int flags;
     struct CUctx_st *context;
     struct CUevent_st *next;
+    struct event_share *share;       /* of one that other processes can open */
     struct capture *_Atomic capture; /* recorded into this capture */
     uint32_t cell;                   /* in the client's memory */
     uint64_t first_record;           /* of the cell, before this event had it */
@@ -317,6 +318,19 @@ CUresult queue_refresh(void);
 /* Not known to be done: asks simgpud, where that may change something. */
 CUresult queue_look(uint64_t earliest_ns);
 void queue_signal(uint32_t index, uint64_t number);
+
+/* event.c: takes over the share (NULL: the process's own) when it succeeds. */
+CUresult event_new(struct CUctx_st *context, unsigned int flags, struct event_share *share,
+                   CUevent *event);
+
+/* event_share.c */
+CUresult event_share_make(struct device *device, struct event_share **share);
+void event_share_put(struct event_share *share);
+CUresult event_share_record(struct event_share *share, struct CUstream_st *stream);
+/* What follows in the stream, or the caller, waits for the last record until now. */
+CUresult event_share_wait(struct event_share *share, struct CUstream_st *stream);
+CUresult event_share_synchronise(struct event_share *share, const struct CUctx_st *context);
+bool event_share_is_reached(const struct event_share *share);
 
 /* The event happens when the stream has done all it was given so far. */
 CUresult event_push(struct CUevent_st *event, struct CUstream_st *stream);

@@ -37,23 +37,21 @@ void event_free_all(struct CUctx_st *context)
         after = e->next;
         e->magic = MAGIC_DEAD;
         cell_put(e);
+        event_share_put(e->share);
         bury(e);
     }
     context->events = NULL;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned int flags)
+CUresult event_new(struct CUctx_st *c, unsigned int flags, struct event_share *share,
+                   CUevent *event)
 {
-    struct CUctx_st *c;
-    struct CUevent_st *e;
+    struct CUevent_st *e = calloc(1, sizeof(*e));
 
-    TRY(current(&c));
-    NEED(event && !(flags & ~7u), CUDA_ERROR_INVALID_VALUE);
-    NEED(!(flags & CU_EVENT_INTERPROCESS), CUDA_ERROR_NOT_SUPPORTED);
-    e = calloc(1, sizeof(*e));
     NEED(e, CUDA_ERROR_OUT_OF_MEMORY);
     e->flags = flags;
     e->context = c;
+    e->share = share;
     pthread_mutex_lock(&driver_lock);
     if (!cell_take(&e->cell)) {
         pthread_mutex_unlock(&driver_lock);
@@ -69,8 +67,28 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
+/* Events of several processes have no time. */
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+    struct event_share *share = NULL;
+    struct CUctx_st *c;
+    CUresult rc;
+
+    TRY(current(&c));
+    NEED(event && !(flags & ~7u), CUDA_ERROR_INVALID_VALUE);
+    NEED(!(flags & CU_EVENT_INTERPROCESS) || flags & CU_EVENT_DISABLE_TIMING,
+         CUDA_ERROR_INVALID_VALUE);
+    if (flags & CU_EVENT_INTERPROCESS)
+        TRY(event_share_make(c->device, &share));
+    rc = event_new(c, flags, share, event);
+    if (rc != CUDA_SUCCESS)
+        event_share_put(share);
+    return rc;
+}
+
 CUresult cuEventDestroy_v2(CUevent event)
 {
+    struct event_share *share = NULL;
     struct CUevent_st **at;
 
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
@@ -82,9 +100,11 @@ CUresult cuEventDestroy_v2(CUevent event)
         *at = event->next;
         event->magic = MAGIC_DEAD;
         cell_put(event);
+        share = event->share;
         bury(event);
     }
     pthread_mutex_unlock(&driver_lock);
+    event_share_put(share);
     return CUDA_SUCCESS;
 }
 
@@ -109,7 +129,7 @@ CUresult event_push(struct CUevent_st *e, struct CUstream_st *s)
                           atomic_load_explicit(&s->earliest_ns, memory_order_relaxed),
                           memory_order_relaxed);
     atomic_store_explicit(&e->record, record, memory_order_release);
-    return CUDA_SUCCESS;
+    return e->share ? event_share_record(e->share, s) : CUDA_SUCCESS;
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
@@ -164,7 +184,7 @@ CUresult cuEventQuery(CUevent event)
     uint64_t at;
 
     TRY(check(event));
-    if (is_reached(event, &at))
+    if (event->share ? event_share_is_reached(event->share) : is_reached(event, &at))
         return CUDA_SUCCESS;
     TRY(queue_look(atomic_load_explicit(&event->earliest_ns, memory_order_relaxed)));
     return CUDA_ERROR_NOT_READY;
@@ -175,7 +195,9 @@ CUresult cuEventSynchronize(CUevent event)
     uint64_t at;
 
     TRY(check(event));
-    if (!is_reached(event, &at))
+    if (event->share)
+        TRY(event_share_synchronise(event->share, event->context));
+    else if (!is_reached(event, &at))
         TRY(queue_wait(atomic_load_explicit(&event->stream, memory_order_relaxed),
                        atomic_load_explicit(&event->number, memory_order_relaxed),
                        atomic_load_explicit(&event->earliest_ns, memory_order_relaxed),

@@ -376,6 +376,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
     NEED(!(flags & ~1u), CUDA_ERROR_INVALID_VALUE);
     if (atomic_load(&s->capture) || atomic_load(&event->capture))
         return capture_event_wait(s, event, flags & CU_EVENT_WAIT_EXTERNAL);
+    if (event->share)
+        return event_share_wait(event->share, s);
     if (!atomic_load_explicit(&event->record, memory_order_acquire))
         return CUDA_SUCCESS;
     return stream_depend(s, atomic_load_explicit(&event->stream, memory_order_relaxed),

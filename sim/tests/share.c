@@ -7,6 +7,8 @@
  *   alloc BYTES, free N, write N TEXT, read N, range N, info
  *   ipc-get N, ipc-open HEX, ipc-close N
  *   create BYTES, map N, unmap N, release N, export N, import, external BYTES
+ *   event, event-get N, event-open HEX, event-destroy N, query N, sync N
+ *   record N (behind a kernel), go (that ends), wait N (the stream does), drained, drain (it is)
  *   pool, pool-alloc N BYTES, pool-export N, pool-import, pool-pointer N, pool-open N HEX,
  *   free-async N, destroy-pool N
  */
@@ -24,6 +26,7 @@ static struct {
     size_t bytes;
     CUmemGenericAllocationHandle handle;
     CUmemoryPool pool;
+    CUevent event;
 } pieces[PIECES_MAX];
 static int piece_count, wire;
 
@@ -111,6 +114,14 @@ static int make(const char *verb, const char *first, const char *second)
 
         parse_hex(first, &handle, sizeof(handle));
         rc = CALL(cuIpcOpenMemHandle_v2, p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    } else if (!strcmp(verb, "event")) {
+        rc = CALL(cuEventCreate, &pieces[piece_count].event,
+                  CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    } else if (!strcmp(verb, "event-open")) {
+        CUipcEventHandle handle;
+
+        parse_hex(first, &handle, sizeof(handle));
+        rc = CALL(cuIpcOpenEventHandle, &pieces[piece_count].event, handle);
     } else if (!strcmp(verb, "create")) {
         CUmemAllocationProp of = prop();
 
@@ -157,6 +168,33 @@ static int make(const char *verb, const char *first, const char *second)
     return 1;
 }
 
+/* Behind a kernel that runs until the command "go". */
+static unsigned int *flag;
+
+static int record(int n)
+{
+    static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                               ".visible .entry spin_until(.param .u64 flag) { ret; }\n";
+    void *params[] = {&flag};
+    CUfunction spin;
+    CUmodule module;
+    int rc = CALL(cuModuleLoadData, &module, text);
+
+    rc = rc ? rc : CALL(cuModuleGetFunction, &spin, module, "spin_until");
+    rc = rc || flag ? rc : CALL(cuMemHostAlloc, (void **)&flag, sizeof(*flag), 0);
+    if (rc)
+        return rc;
+    *flag = 0;
+    rc = CALL(cuLaunchKernel, spin, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+    return rc ? rc : CALL(cuEventRecord, pieces[n].event, NULL);
+}
+
+static int go(void)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
 static void use(const char *verb, int n, const char *text)
 {
     char back[64] = "";
@@ -189,7 +227,28 @@ static void use(const char *verb, int n, const char *text)
                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if ((!strcmp(verb, "export") || !strcmp(verb, "pool-export")) && !rc)
         rc = send_fd(fd);
-    if (!strcmp(verb, "ipc-get")) {
+    if (!strcmp(verb, "record"))
+        rc = record(n);
+    else if (!strcmp(verb, "go"))
+        rc = go();
+    else if (!strcmp(verb, "query"))
+        rc = CALL(cuEventQuery, pieces[n].event);
+    else if (!strcmp(verb, "sync"))
+        rc = CALL(cuEventSynchronize, pieces[n].event);
+    else if (!strcmp(verb, "wait"))
+        rc = CALL(cuStreamWaitEvent, NULL, pieces[n].event, 0);
+    else if (!strcmp(verb, "drained"))
+        rc = CALL(cuStreamQuery, NULL);
+    else if (!strcmp(verb, "drain"))
+        rc = CALL(cuStreamSynchronize, NULL);
+    else if (!strcmp(verb, "event-destroy"))
+        rc = CALL(cuEventDestroy_v2, pieces[n].event);
+    if (!strcmp(verb, "event-get")) {
+        CUipcEventHandle event_handle;
+
+        rc = CALL(cuIpcGetEventHandle, &event_handle, pieces[n].event);
+        print_hex(rc, &event_handle, sizeof(event_handle));
+    } else if (!strcmp(verb, "ipc-get")) {
         rc = CALL(cuIpcGetMemHandle, &handle, pieces[n].address);
         print_hex(rc, &handle, sizeof(handle));
     } else if (!strcmp(verb, "pool-pointer")) {

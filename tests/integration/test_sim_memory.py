@@ -75,7 +75,7 @@ class Hopper(Groups):
         self.run_group("big")
 
 
-INVALID_VALUE, UNAVAILABLE, INVALID_CONTEXT, INVALID_HANDLE = 1, 46, 201, 400
+INVALID_VALUE, UNAVAILABLE, INVALID_CONTEXT, INVALID_HANDLE, NOT_READY = 1, 46, 201, 400, 600
 
 
 NVML = """
@@ -150,6 +150,35 @@ class Sharing(SimTest):
         until(lambda: self.machine.oracle()["used_bytes"] == 0, "memory outlives its processes")
         self.machine.ctl("reset")
         self.assertEqual(self.machine.oracle()["groups"], [])
+
+    def test_event_of_one_process_is_waited_for_in_another(self):
+        maker, user = self.two()
+        event = maker.ok("event")
+        handle = maker.ok(f"event-get {event}")
+        theirs = user.ok(f"event-open {handle}")
+        user.ok(f"query {theirs}")  # never recorded: nothing to wait for
+        maker.ok(f"record {event}")
+        self.assertEqual((user.call(f"query {theirs}")[0], maker.call(f"query {event}")[0]), (NOT_READY, NOT_READY))
+        user.ok(f"wait {theirs}")
+        self.assertEqual(user.call("drained")[0], NOT_READY)
+        maker.ok("go")
+        user.ok("drain")
+        user.ok(f"query {theirs}")
+        maker.ok(f"query {event}")
+        # The other way, waiting on the host; then the event outlives its maker.
+        user.ok(f"record {theirs}")
+        self.assertEqual(maker.call(f"query {event}")[0], NOT_READY)
+        user.ok("go")
+        maker.ok(f"sync {event}")
+        user.ok(f"query {theirs}")
+        maker.kill()
+        user.ok(f"record {theirs}")
+        user.ok("go")
+        user.ok(f"sync {theirs}")
+        user.ok(f"event-destroy {theirs}")
+        until(lambda: user.call(f"event-open {handle}")[0] == INVALID_HANDLE, "a handle outlives all who had the event")
+        self.assertEqual(user.call("event-open 00")[0], INVALID_HANDLE)
+        self.free_at_the_end(user)
 
     def test_ipc_memory_is_the_makers_and_lives_until_it_is_closed(self):
         maker, user = self.two()

@@ -56,7 +56,8 @@ struct alq_control_values {
     uint32_t time_correction_ppm; /* charged = measured * this / 1e6; 0 is read as
                                      ALQ_TIME_CORRECTION_ONE */
     uint32_t log_level;           /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
-    uint32_t reserved0;
+    uint32_t memory_wait_s;       /* so long an allocation waits for other processes of the share to
+                                     make room; 0: it is refused at once */
     uint64_t reserved[26];
 };
 static_assert(sizeof(struct alq_control_values) == 256, "control values");

@@ -45,11 +45,14 @@ struct alq_gpu_list {
     size_t count;
 };
 
+#define ALQ_WAIT_MAX_S 3600u /* of memory.waitSeconds */
+
 /* What a user may tune for a share (opaque ShareConfig); zero is the default. */
 struct alq_share_tuning {
     uint32_t policy;    /* enum alq_policy */
     uint32_t priority;  /* 0 or 1 */
     uint32_t log_level; /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
+    uint32_t wait_s;    /* onExhausted: 0 Fail, else Wait and for how long */
 };
 
 /* One result of a claim's allocation. */

@@ -220,7 +220,7 @@ class Daemon(unittest.TestCase):
                 (self.share_config(compte={}), "compte"), (self.share_config(compute={"policy": "Hrad"}), "Hrad"),
                 (self.share_config(compute={"policy": "Hard", "x": 1}), "x"),
                 (self.share_config(compute={"priority": 2}), "compute.priority"),
-                (self.share_config(memory={"onExhausted": "Wait"}), "not supported"),
+                (self.share_config(memory={"waitSeconds": 5}), "onExhausted: Wait"),
                 ({"apiVersion": "v1", "kind": "GpuConfig"}, "GpuConfig"), (self.share_config(logLevel=3), "logLevel"))):
             with self.subTest(word):
                 self.refused(self.claim(f"wrong-{number}", [result()], config=[self.config(parameters)]), word)

@@ -32,9 +32,9 @@ GRANULE = 512
 STATE = {}
 
 
-def control(share, uuid, memory, *, context=0, correction=0, pct=100, policy=0, log=0):
+def control(share, uuid, memory, *, context=0, correction=0, pct=100, policy=0, log=0, wait=0):
     """include/aliquot/share.h, struct alq_control."""
-    values = struct.pack("<QQqIIIII", memory, context, correction, pct, policy, 0, 1000000, log).ljust(256, b"\0")
+    values = struct.pack("<QQqIIIIII", memory, context, correction, pct, policy, 0, 1000000, log, wait).ljust(256, b"\0")
     head = struct.pack("<QII64s48s", 0x314C525443514C41, 1, 4096, share.encode(), uuid.encode()).ljust(512, b"\0")
     return (head + values).ljust(4096, b"\0")
 

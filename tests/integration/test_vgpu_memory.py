@@ -4,10 +4,12 @@ driver holds for the share, nothing is left when it is freed, and it is refused 
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import test_vgpu
 from test_vgpu import BUILD, CONTEXT, GIB, MIB, OUT_OF_MEMORY, SIMCTL, SOURCES, STATE, Case
@@ -394,6 +396,40 @@ class Shared(Memory):
         self.assertEqual(self.assertCovered(), 2**28)
         maker("cu('cuMemFree_v2', a)")
         self.assertNothingLeft()
+
+
+class Waiting(Memory):
+    def test_allocation_waits_for_another_process_to_free_whatever_signals_come(self):
+        holder = self.begin(2 * GIB, wait=30)
+        waiter = self.program().start()
+        waiter("import signal\nsignal.signal(signal.SIGUSR1, lambda *a: None)")
+        holder("a = make('cuMemAlloc_v2', 2**30)")
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(waiter, "try_make('cuMemAlloc_v2', 2**30)[0]")
+            for _ in range(20):
+                waiter.process.send_signal(signal.SIGUSR1)
+                time.sleep(0.01)
+            self.assertFalse(answer.done())
+            holder("cu('cuMemFree_v2', a)")
+            self.assertEqual(answer.result(20), 0)
+
+    def test_wait_is_bounded_and_a_killed_holder_ends_it(self):
+        holder = self.begin(2 * GIB, wait=1)
+        waiter = self.program().start()
+        holder("a = make('cuMemAlloc_v2', 2**30)")
+        start = time.monotonic()
+        self.assertEqual(waiter("try_make('cuMemAlloc_v2', 2**30)[0]"), OUT_OF_MEMORY)
+        self.assertGreaterEqual(time.monotonic() - start, 1)
+        self.publish(2 * GIB, wait=30)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(waiter, "try_make('cuMemAlloc_v2', 2**30)[0]")
+            holder.kill()
+            self.assertEqual(answer.result(20), 0)
+
+    def test_what_the_process_itself_holds_is_not_waited_for(self):
+        program = self.begin(2 * GIB, wait=3600)
+        program("make('cuMemAlloc_v2', 2**30)")
+        self.assertEqual(program("try_make('cuMemAlloc_v2', 2**30)[0]"), OUT_OF_MEMORY)
 
 
 class Answers(Memory):

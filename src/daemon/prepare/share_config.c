@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 
+#define WAIT_DEFAULT_S 30u
+
 struct word {
     const char *text;
     uint32_t value;
@@ -64,27 +66,46 @@ static int take_compute(const json_t *root, struct alq_share_tuning *tuning, str
     return 0;
 }
 
-/* The control file has no field for waiting and spilling yet: asked for, they are refused, since to
- * ignore them would be to promise what is not kept. */
-static int take_memory(const json_t *root, struct alq_err *err)
+/* waitSeconds over what is said already, class or claim: it needs Wait from one of them. */
+static int take_wait(const json_t *memory, struct alq_share_tuning *tuning, struct alq_err *err)
+{
+    static const struct word choices[] = {{"Fail", 0}, {"Wait", 1}, {NULL, 0}};
+    const json_t *seconds = json_object_get(memory, "waitSeconds");
+    uint32_t is_wait = tuning->wait_s != 0;
+    int rc = take_word(memory, "onExhausted", "memory.onExhausted", choices, "Fail, Wait", &is_wait,
+                       err);
+    if (rc)
+        return rc;
+    if (!is_wait)
+        tuning->wait_s = 0;
+    else if (!tuning->wait_s)
+        tuning->wait_s = WAIT_DEFAULT_S;
+    if (!seconds)
+        return 0;
+    if (!json_is_integer(seconds) || json_integer_value(seconds) < 1 ||
+        json_integer_value(seconds) > ALQ_WAIT_MAX_S)
+        return alq_err_set(err, ALQ_EINVAL,
+                           "memory.waitSeconds: not a number of seconds from 1 to %u",
+                           ALQ_WAIT_MAX_S);
+    if (!is_wait)
+        return alq_err_set(err, ALQ_EINVAL,
+                           "memory.waitSeconds: counts only with memory.onExhausted: Wait");
+    tuning->wait_s = (uint32_t)json_integer_value(seconds);
+    return 0;
+}
+
+/* The control file has no field for spilling yet: asked for, it is refused, since to ignore it
+ * would be to promise what is not kept. */
+static int take_memory(const json_t *root, struct alq_share_tuning *tuning, struct alq_err *err)
 {
     static const char *const keys[] = {"onExhausted", "waitSeconds", "spillToHost", NULL};
-    static const struct word choices[] = {{"Fail", 0}, {"Wait", 1}, {NULL, 0}};
     const json_t *memory;
-    uint32_t on_exhausted = 0;
     int rc = take_object(root, "memory", keys, &memory, err);
     if (rc || !memory)
         return rc;
-    rc = take_word(memory, "onExhausted", "memory.onExhausted", choices, "Fail, Wait",
-                   &on_exhausted, err);
+    rc = take_wait(memory, tuning, err);
     if (rc)
         return rc;
-    const json_t *wait = json_object_get(memory, "waitSeconds");
-    if (wait && (!json_is_integer(wait) || json_integer_value(wait) < 0))
-        return alq_err_set(err, ALQ_EINVAL, "memory.waitSeconds: not a number of seconds");
-    if (on_exhausted || wait)
-        return alq_err_set(err, ALQ_ENOTSUP,
-                           "memory.onExhausted: Wait is not supported by this version; use Fail");
     if (json_object_get(memory, "spillToHost"))
         return alq_err_set(err, ALQ_ENOTSUP,
                            "memory.spillToHost is not supported by this version; leave it out");
@@ -111,7 +132,7 @@ int alq_share_config_apply(const json_t *parameters, struct alq_share_tuning *tu
     if (!rc)
         rc = take_compute(parameters, &result, err);
     if (!rc)
-        rc = take_memory(parameters, err);
+        rc = take_memory(parameters, &result, err);
     if (!rc)
         rc = take_word(parameters, "logLevel", "logLevel", levels, "error, warn, info, debug",
                        &result.log_level, err);

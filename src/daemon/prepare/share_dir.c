@@ -76,6 +76,7 @@ static void fill_values(const struct alq_config *cfg, const struct alq_share_spe
     v->policy = share->tuning.policy;
     v->priority = share->tuning.priority;
     v->log_level = share->tuning.log_level;
+    v->memory_wait_s = share->tuning.wait_s;
     v->time_correction_ppm = ALQ_TIME_CORRECTION_ONE;
 }
 

@@ -50,8 +50,9 @@ static int is_same_share(const struct alq_share_spec *a, const struct alq_share_
            !strcmp(a->gpu_uuid, b->gpu_uuid) && a->memory_bytes == b->memory_bytes &&
            a->cores_pct == b->cores_pct && a->is_admin == b->is_admin &&
            a->tuning.policy == b->tuning.policy && a->tuning.priority == b->tuning.priority &&
-           a->tuning.log_level == b->tuning.log_level && !strcmp(a->request, b->request) &&
-           !strcmp(a->device, b->device) && !strcmp(a->share_uuid, b->share_uuid);
+           a->tuning.log_level == b->tuning.log_level && a->tuning.wait_s == b->tuning.wait_s &&
+           !strcmp(a->request, b->request) && !strcmp(a->device, b->device) &&
+           !strcmp(a->share_uuid, b->share_uuid);
 }
 
 int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b)

@@ -159,6 +159,26 @@ bool alq_charge_is_over(const struct alq_dev *dev)
     return false;
 }
 
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes)
+{
+    uint64_t wait_s = 0, own = 0, ceiling = 0, sum;
+
+    if (alq_core_attach() != 0)
+        return 0;
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        const struct alq_share *share = dev->share[i];
+        uint64_t its = __atomic_load_n(&alq_control_now(share)->memory_wait_s, __ATOMIC_RELAXED);
+        uint32_t number;
+        slot_of(share, &number);
+        own += alq_ledger_held(share->section, number);
+        if (__builtin_add_overflow(ceiling, ceiling_of(share), &ceiling))
+            ceiling = UINT64_MAX;
+        wait_s = its > wait_s ? its : wait_s;
+    }
+    bool can_fit = !__builtin_add_overflow(own, bytes, &sum) && sum <= ceiling;
+    return can_fit ? wait_s * 1000000000u : 0;
+}
+
 void alq_charge_taken(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
 {
     struct alq_share *share = dev->share[dev->share_count - 1];

@@ -31,6 +31,10 @@ bool alq_charge_is_over(const struct alq_dev *dev);
 /* Counts a refusal, and says it in a line. */
 void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 
+/* How long the device's shares let an allocation wait for other processes; 0 where those could not
+ * make room for it, for the process itself holds too much. */
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes);
+
 /* What the driver has taken already: charged beyond the limit where it must, so that the next
  * admission fails. */
 void alq_charge_taken(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vgpu/memory/pool.h"
 
+#include "vgpu/clock.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/graph.h"
@@ -8,6 +9,8 @@
 
 #define POOLS 1024u /* followed at a time; the first ALQ_DEVICES_MAX are the devices' graphs' */
 #define SETTLE_TRIES 8
+#define NAP_FIRST_NS 200000u
+#define NAP_LAST_NS 10000000u
 
 struct alq_pool {
     uintptr_t handle;                       /* 0: free, or a device's graphs */
@@ -211,10 +214,29 @@ static bool squeeze(const struct alq_dev *dev)
     return after < before;
 }
 
+/* onExhausted: Wait. Other processes do not tell when they free, so it looks again, every 10 ms at
+ * the longest. A signal ends a nap, not the wait. */
+static bool wait_for_room(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+{
+    uint64_t wait_ns = alq_charge_wait_ns(dev, counted_bytes + overhead_bytes), start_ns, nap_ns;
+
+    if (wait_ns == 0)
+        return false;
+    start_ns = alq_clock_ns();
+    for (nap_ns = NAP_FIRST_NS; alq_clock_ns() - start_ns < wait_ns;
+         nap_ns = min_u64(nap_ns * 2, NAP_LAST_NS)) {
+        alq_sys_sleep_ns(nap_ns);
+        if (alq_charge(dev, counted_bytes, overhead_bytes))
+            return true;
+    }
+    return false;
+}
+
 bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
 {
     if (alq_charge(dev, counted_bytes, overhead_bytes) ||
-        (squeeze(dev) && alq_charge(dev, counted_bytes, overhead_bytes)))
+        (squeeze(dev) && alq_charge(dev, counted_bytes, overhead_bytes)) ||
+        wait_for_room(dev, counted_bytes, overhead_bytes))
         return true;
     alq_charge_refused(dev, counted_bytes, overhead_bytes);
     return false;

@@ -352,6 +352,24 @@ static void resolve_lays_the_claim_over_the_class_field_by_field(void **state)
     assert_int_equal(t.log_level, 3);
 }
 
+static void resolve_wait_of_the_class_is_tuned_and_taken_back_by_the_claim(void **state)
+{
+    (void)state;
+    struct alq_share_tuning t;
+    static const char text[] =
+        "[" ENTRY("FromClass", "", "d", ",\"memory\":{\"onExhausted\":\"Wait\"}") "," ENTRY(
+            "FromClaim", "\"b\"",
+            "d", ",\"memory\":{\"waitSeconds\":7}") "," ENTRY("FromClaim", "\"c\"", "d",
+                                                              ",\"memory\":{\"onExhausted\":"
+                                                              "\"Fail\"}") "]";
+    assert_int_equal(resolve(text, "a", &t, NULL), 0);
+    assert_int_equal(t.wait_s, 30);
+    assert_int_equal(resolve(text, "b", &t, NULL), 0);
+    assert_int_equal(t.wait_s, 7);
+    assert_int_equal(resolve(text, "c", &t, NULL), 0);
+    assert_int_equal(t.wait_s, 0);
+}
+
 static void resolve_leaves_other_drivers_parameters_alone(void **state)
 {
     (void)state;
@@ -438,7 +456,8 @@ static void resolve_refuses_whatever_it_does_not_know(void **state)
         {",\"compute\":{\"priority\":\"1\"}", "compute.priority"},
         {",\"compute\":{\"priority\":0.5}", "compute.priority"},
         {",\"memory\":{\"onExhausted\":\"Swap\"}", "\"Swap\" is none of Fail, Wait"},
-        {",\"memory\":{\"onExhausted\":\"Wait\"}", "not supported by this version; use Fail"},
+        {",\"memory\":{\"waitSeconds\":5}", "only with memory.onExhausted: Wait"},
+        {",\"memory\":{\"onExhausted\":\"Wait\",\"waitSeconds\":0}", "from 1 to 3600"},
         {",\"memory\":{\"waitSeconds\":-1}", "memory.waitSeconds"},
         {",\"memory\":{\"spillToHost\":{\"limit\":\"1Gi\"}}", "spillToHost is not supported"},
         {",\"logLevel\":\"trace\"", "\"trace\" is none of error, warn, info, debug"},
@@ -571,6 +590,7 @@ int main(void)
         cmocka_unit_test(read_of_an_unallocated_claim_says_so),
         cmocka_unit_test(read_of_every_shape_gives_shares_or_a_clear_error),
         cmocka_unit_test(resolve_lays_the_claim_over_the_class_field_by_field),
+        cmocka_unit_test(resolve_wait_of_the_class_is_tuned_and_taken_back_by_the_claim),
         cmocka_unit_test(resolve_leaves_other_drivers_parameters_alone),
         cmocka_unit_test(resolve_of_several_of_one_source_lets_the_later_win),
         cmocka_unit_test(resolve_refuses_whatever_it_does_not_know),

@@ -38,6 +38,7 @@ static void control_has_golden_offsets(void **state)
     AT(alq_control_values, priority, 32);
     AT(alq_control_values, time_correction_ppm, 36);
     AT(alq_control_values, log_level, 40);
+    AT(alq_control_values, memory_wait_s, 44);
 }
 
 static void usage_has_golden_offsets(void **state)

@@ -110,6 +110,53 @@ static void read_of_priority_log_level_and_path(void **state)
     assert_int_equal(env.context_bytes, 300ull << 20);
 }
 
+static void read_of_every_policy_but_disable_limits(void **state)
+{
+    const char *const forms[] = {
+        "GPU_CORE_UTILIZATION_POLICY=force", "GPU_CORE_UTILIZATION_POLICY=FORCE",
+        "GPU_CORE_UTILIZATION_POLICY=Default",
+        "GPU_CORE_UTILIZATION_POLICY=", "GPU_CORE_UTILIZATION_POLICY=disabled"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        const char *const entries[] = {forms[i], "CUDA_DEVICE_SM_LIMIT=30", NULL};
+        assert_int_equal(env_of(entries).policy, ALQ_POLICY_HARD);
+        assert_true(env_of(entries).has_limits);
+    }
+}
+
+static void read_of_what_is_no_number_is_the_default(void **state)
+{
+    const char *const entries[] = {"CUDA_TASK_PRIORITY=high", "LIBCUDA_LOG_LEVEL=debug",
+                                   "CUDA_DEVICE_MEMORY_SHARED_CACHE=", NULL};
+    struct alq_env env = env_of(entries);
+    (void)state;
+    assert_int_equal(env.priority, 1);
+    assert_int_equal(env.log_level, 0);
+    assert_string_equal(env.usage_path, "/tmp/cudevshr.cache");
+    assert_null(env.bad_name);
+}
+
+static void read_of_variables_without_a_meaning_here_changes_nothing(void **state)
+{
+    const char *const entries[] = {"ACTIVE_OOM_KILLER=1",       "RECORD_KERNEL_INTERVAL=-1",
+                                   "CUDA_REDIRECT=/none",       "CUDA_OVERSUBSCRIBE=true",
+                                   "CUDA_DISABLE_CONTROL=true", NULL};
+    struct alq_env env = env_of(entries);
+    (void)state;
+    assert_false(env.has_limits);
+    assert_null(env.bad_name);
+}
+
+static void read_tells_a_limit_of_the_first_alone(void **state)
+{
+    const char *const first[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=1g", NULL};
+    const char *const second[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=1g", "CUDA_DEVICE_SM_LIMIT_1=30",
+                                  NULL};
+    (void)state;
+    assert_true(env_of(first).is_first_only);
+    assert_false(env_of(second).is_first_only);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +168,10 @@ int main(void)
         cmocka_unit_test(read_of_a_bad_quantity_names_it),
         cmocka_unit_test(read_of_policy_disable_lifts_the_compute_limit_alone),
         cmocka_unit_test(read_of_priority_log_level_and_path),
+        cmocka_unit_test(read_of_every_policy_but_disable_limits),
+        cmocka_unit_test(read_of_what_is_no_number_is_the_default),
+        cmocka_unit_test(read_of_variables_without_a_meaning_here_changes_nothing),
+        cmocka_unit_test(read_tells_a_limit_of_the_first_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,6 +270,21 @@ static void private_file_has_no_others(void **state)
     assert_int_equal(alq_ledger_total(alq_file_section(&file, 0)), 10);
 }
 
+static void private_memory_keeps_the_sections_of_their_gpus(void **state)
+{
+    struct alq_file file = {.base = NULL};
+    (void)state;
+    assert_int_equal(alq_usage_map_or_make(&file, path, 3), 0);
+    assert_int_equal(alq_usage_claim_section(&file, "GPU-a"), 0);
+    assert_int_equal(alq_usage_claim_section(&file, "GPU-b"), 1);
+    alq_file_section(&file, 1)->memory_limit_bytes = 77;
+    assert_int_equal(alq_usage_make_private(&file, 16), 0);
+    assert_int_equal(alq_usage_attach(&file), 0);
+    assert_int_equal(alq_usage_claim_section(&file, "GPU-c"), 2);
+    assert_int_equal(alq_usage_claim_section(&file, "MIG-b"), 1);
+    assert_int_equal(alq_file_section(&file, 1)->memory_limit_bytes, 77);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_directory, remove_directory)
 
 int main(void)
@@ -286,6 +301,7 @@ int main(void)
         TEST(attach_with_all_slots_taken_says_so),
         TEST(claim_section_is_one_per_gpu),
         TEST(private_file_has_no_others),
+        TEST(private_memory_keeps_the_sections_of_their_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

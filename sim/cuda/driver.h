@@ -376,8 +376,8 @@ struct copy {
     unsigned int element;
 };
 
-/* capture.c: what calls on a capturing stream do instead, adding a node to its capture. Each gives
- * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED when that has been spoilt. */
+/* capture.c and capture_work.c: what calls on a capturing stream do instead, adding a node to its
+ * capture. Each gives CUDA_ERROR_STREAM_CAPTURE_INVALIDATED when that has been spoilt. */
 CUresult capture_launch(struct CUstream_st *stream, struct CUfunc_st *function,
                         const struct launch_shape *shape, void **params, void **extra);
 CUresult capture_copy(struct CUstream_st *stream, const struct copy *copy);

@@ -206,7 +206,10 @@ void conditional_put(struct conditional *conditional);
 void conditions_drop(uint64_t graph);
 bool conditions_unused(uint64_t graph);
 
-/* capture.c: the graph is copied. */
+/* capture.c: a node at the stream's place in its capture. Takes over the parameters; *node unless
+ * NULL. */
+CUresult capture_add(struct CUstream_st *stream, struct node_params *params, CUgraphNode *node);
+/* capture_work.c: the graph is copied. */
 CUresult capture_child(struct CUstream_st *stream, CUgraph child);
 
 /* user_object.c */

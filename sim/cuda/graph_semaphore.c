@@ -23,8 +23,10 @@ static CUresult copy_lists(struct semaphore_node *n)
         free(values);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    n->semaphores = memcpy(semaphores, n->semaphores, list);
-    n->params = memcpy(values, n->params, params);
+    memcpy(semaphores, n->semaphores, list);
+    memcpy(values, n->params, params);
+    n->semaphores = semaphores;
+    n->params = values;
     return CUDA_SUCCESS;
 }
 

@@ -259,6 +259,17 @@ static void claim_section_is_one_per_gpu(void **state)
     assert_int_equal(alq_usage_claim_section(&file, uuid), -28);
 }
 
+static void claim_of_a_section_that_was_half_written_completes_it(void **state)
+{
+    struct alq_file file = {.base = NULL};
+    (void)state;
+    assert_int_equal(alq_usage_map_or_make(&file, path, 2), 0);
+    strcpy(alq_file_section(&file, 0)->gpu_uuid, "GPU-1234"); /* its claimer died */
+    assert_int_equal(alq_usage_claim_section(&file, "GPU-999999"), 1);
+    assert_int_equal(alq_usage_claim_section(&file, "GPU-123456"), 0);
+    assert_string_equal(alq_file_section(&file, 0)->gpu_uuid, "GPU-123456");
+}
+
 static void private_file_has_no_others(void **state)
 {
     struct alq_file file = {.base = NULL};
@@ -300,6 +311,7 @@ int main(void)
         TEST(fork_child_keeps_the_slot_until_it_execs),
         TEST(attach_with_all_slots_taken_says_so),
         TEST(claim_section_is_one_per_gpu),
+        TEST(claim_of_a_section_that_was_half_written_completes_it),
         TEST(private_file_has_no_others),
         TEST(private_memory_keeps_the_sections_of_their_gpus),
     };

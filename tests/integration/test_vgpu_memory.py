@@ -432,6 +432,67 @@ class Waiting(Memory):
         self.assertEqual(program("try_make('cuMemAlloc_v2', 2**30)[0]"), OUT_OF_MEMORY)
 
 
+class Unchanged(Memory):
+    """The checks of the simulator's own programs, under a limit that is never reached: nothing that the library does is seen."""
+
+    GROUPS = {"sim-memory": ("linear", "managed", "host", "arrays", "mipmaps", "peers", "vmm", "export", "pools", "descriptors", "threads",
+                             "granules"),
+              "sim-graph-memory": ("nodes", "launches", "sharing", "reuse", "unfreed", "auto_free", "room", "packing"),
+              "sim-program": ("contexts", "primary", "limits", "green", "modules", "libraries", "functions")}
+
+    def test_programs_get_the_bare_drivers_answers_and_leave_nothing(self):
+        self.share(1 << 45)
+        self.share(1 << 45, device=1, name="claim-1")
+        directory = STATE["dir"]
+        for program, groups in self.GROUPS.items():
+            for group in groups:
+                answers = []
+                for extra in ({}, {"LD_PRELOAD": str(directory / "lib/libvgpu.so"), "ALIQUOT_SHARE_ROOT": str(self.shares)}):
+                    out = subprocess.run([BUILD / "sim" / program, group], capture_output=True, text=True, timeout=60, env={
+                        "SIMGPU_SOCKET": str(directory / "simgpud.sock"), "LD_LIBRARY_PATH": str(directory / "lib"), **extra})
+                    answers.append((out.returncode, out.stdout if group != "threads" else "", out.stderr))
+                with self.subTest(f"{program} {group}"):
+                    self.assertEqual(*answers)
+        self.program().start()
+        self.assertEqual(self.held(), CONTEXT)
+
+
+class Faults(Memory):
+    CALLS = ("cuMemPoolGetAttribute", "cuDeviceGetMemPool", "cuDeviceGetDefaultMemPool", "cuDeviceGetGraphMemAttribute", "cuStreamIsCapturing",
+             "cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphMemAllocNodeGetParams", "cuMemGetInfo_v2", "cuArrayGetMemoryRequirements",
+             "cuCtxGetLimit", "cuDeviceGetAttribute", "cuMemPoolTrimTo", "cuCtxGetCurrent", "cuStreamGetCtx", "cu*")
+
+    def test_failing_calls_of_the_librarys_own_leave_nothing_behind(self):
+        def simctl(*command):
+            subprocess.run([SIMCTL, "--socket", STATE["dir"] / "simgpud.sock", *command], check=True, stdout=subprocess.DEVNULL)
+
+        self.addCleanup(simctl, "clear")
+        program = self.begin(2 * GIB)
+        program("stream = make('cuStreamCreate', 1)")
+        for entry in self.CALLS:
+            with self.subTest(entry):
+                simctl("fault", entry, "--return", "999", "--own", "libvgpu.so")
+                results = program("""
+graph, exe, node, ptx = out(), out(), alloc_node(2**26), b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k()\\n{\\nret;\\n}\\n"
+done = [try_make('cuMemAlloc_v2', 2**21), try_make('cuMemAllocAsync', 2**21, stream), try_make('cuMemCreate', 2**21, physical_props(), 0)]
+done.append(try_make('cuArray3DCreate_v2', struct.pack('<QQQIII4x', 1024, 1024, 0, 0x20, 4, 0)))
+done.append(try_make('cuModuleLoadData', ptx))
+rcs = [rc('cuGraphCreate', ref(graph), 0), rc('cuGraphAddMemAllocNode', ref(out()), graph, 0, 0, node)]
+rcs += [rc('cuGraphInstantiateWithFlags', ref(exe), graph, 0), rc('cuGraphLaunch', exe, stream), rc('cuCtxSetLimit', 2, 2**26)]
+[d[0] for d in done] + rcs""")
+                self.assertLessEqual(set(results), {0, 999, OUT_OF_MEMORY, 1})
+                simctl("clear")
+                program("""
+for (r, value), free in zip(done, ('cuMemFree_v2', 'cuMemFree_v2', 'cuMemRelease', 'cuArrayDestroy', 'cuModuleUnload')):
+    if not r: cu(free, value)
+if not rcs[3]: cu('cuMemFree_v2', node_pointer(node))
+rc('cuGraphExecDestroy', exe), rc('cuGraphDestroy', graph)
+cu('cuCtxSetLimit', 2, 8 * 2**20)
+cu('cuDeviceGraphMemTrim', 0)
+cu('cuCtxSynchronize')""")
+                self.assertNothingLeft()
+
+
 class Answers(Memory):
     BAD = ["'cuMemAlloc_v2', 0, 4096", "'cuMemAlloc_v2', 0, 2**62", "'cuMemAlloc_v2', ref(out()), 0", "'cuMemAllocManaged', 0, 4096, 1",
            "'cuMemAllocManaged', ref(out()), 4096, 77", "'cuMemAllocPitch_v2', 0, ref(out()), 100, 100, 4",

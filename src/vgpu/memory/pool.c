@@ -22,12 +22,13 @@ struct alq_pool {
     uint32_t moves;                         /* calls that came back: a figure read before is old */
     uint32_t readers;                       /* threads that ask the driver about it */
     bool is_closed;                         /* destroyed: lives until its last allocation goes */
-    bool is_loose;
+    bool is_untold;                         /* the driver did not answer when it was last asked */
+    bool is_loose;                          /* to be asked again */
 };
 
 static struct alq_pool pools[POOLS];
 static _Atomic uint32_t pools_high = ALQ_DEVICES_MAX;
-_Atomic uint32_t alq_pool_loose; /* pools that keep memory that nothing lives in */
+_Atomic uint32_t alq_pool_loose; /* pools that keep unused memory, or did not tell */
 
 static void lock(void)
 {
@@ -79,7 +80,7 @@ static void show(struct alq_pool *pool)
 {
     uint64_t total = pool->counted_bytes + pool->overhead_bytes,
              counted = min_u64(pool->live_bytes, total);
-    bool is_loose = total > pool->live_bytes && !pool->is_closed;
+    bool is_loose = (total > pool->live_bytes || pool->is_untold) && !pool->is_closed;
 
     alq_charge_move(pool->dev, (int64_t)(counted - pool->counted_bytes));
     pool->counted_bytes = counted;
@@ -139,6 +140,7 @@ static uint64_t settle(struct alq_pool *pool, bool is_strict)
         bool is_used = is_told && is_of_graphs(pool) && ask_used(pool, &used);
         lock();
         pool->readers--;
+        pool->is_untold = !is_told;
         is_over = !is_told || moves == pool->moves;
         if (is_used && is_over)
             pool->live_bytes = used;

@@ -358,10 +358,10 @@ static void resolve_wait_of_the_class_is_tuned_and_taken_back_by_the_claim(void 
     struct alq_share_tuning t;
     static const char text[] =
         "[" ENTRY("FromClass", "", "d", ",\"memory\":{\"onExhausted\":\"Wait\"}") "," ENTRY(
-            "FromClaim", "\"b\"",
-            "d", ",\"memory\":{\"waitSeconds\":7}") "," ENTRY("FromClaim", "\"c\"", "d",
-                                                              ",\"memory\":{\"onExhausted\":"
-                                                              "\"Fail\"}") "]";
+            "FromClaim", "\"b\"", "d",
+            ",\"memory\":{\"waitSeconds\":7}") "," ENTRY("FromClaim", "\"c\"", "d",
+                                                         ",\"memory\":{\"onExhausted\":"
+                                                         "\"Fail\"}") "]";
     assert_int_equal(resolve(text, "a", &t, NULL), 0);
     assert_int_equal(t.wait_s, 30);
     assert_int_equal(resolve(text, "b", &t, NULL), 0);

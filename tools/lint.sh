@@ -57,6 +57,11 @@ print("\n".join(kept))
 PYTHON
 )
 
+if [ -z "${tidy_files[*]}" ]; then
+    echo "lint: $build was not configured for these sources" >&2
+    exit 1
+fi
+
 run_tidy() {
     printf '%s\0' "${tidy_files[@]}" | xargs -0 -n 4 -P "$jobs" clang-tidy -quiet -p "$out"
 }

@@ -222,6 +222,7 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
     int section = control ? alq_usage_claim_section(&config->files[0], uuid) : -1;
     if (section < 0) {
         say_broken("device ", uuid, ": no section of the usage file is left for its limit");
+        config->is_refused = true;
         return NULL;
     }
     struct alq_share *share = &config->shares[count];

@@ -19,6 +19,7 @@ struct alq_config {
     _Atomic uint32_t share_count;
     uint32_t file_count;
     bool is_env;
+    bool is_refused; /* a device had to be limited and could not be */
     struct alq_env env;
 };
 
@@ -36,8 +37,8 @@ int alq_config_go_private(const struct alq_config *config, struct alq_file *file
 
 /*
  * Only from the environment: the share of the GPU with this UUID, made when it is new. index:
- * NVML's order. NULL: the device has no limit, or no section is left (said in a line; then mode is
- * broken for it).
+ * NVML's order. NULL: the device has no limit, or, with is_refused set, no section is left for it
+ * (said in a line).
  */
 struct alq_share *alq_config_env_share(struct alq_config *config, const char *uuid, uint32_t index);
 

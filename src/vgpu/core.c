@@ -161,6 +161,8 @@ static uint32_t collect(const char *uuid, uint32_t env_index, struct alq_share *
         struct alq_share *share = alq_config_env_share(&config, uuid, env_index);
         if (share)
             out[count++] = share;
+        if (config.is_refused) /* what cannot be limited is not let through */
+            atomic_store_explicit(&alq_core_mode_word, ALQ_MODE_BROKEN, memory_order_release);
         return count;
     }
     for (uint32_t i = 0; i < config.share_count; i++)

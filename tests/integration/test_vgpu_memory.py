@@ -12,7 +12,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import test_vgpu
-from test_vgpu import CONTEXT, GIB, MIB, OUT_OF_MEMORY, SIMCTL, SOURCES, STATE, Case
+from test_vgpu import BUILD, CONTEXT, GIB, MIB, OUT_OF_MEMORY, SIMCTL, SOURCES, STATE, Case
 
 TIMEOUT_S = 300
 CLIENT = SOURCES / "vgpu_memory_client.py"

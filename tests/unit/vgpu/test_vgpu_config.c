@@ -161,6 +161,21 @@ static void env_share_is_one_per_gpu(void **state)
     assert_ptr_not_equal(a->section, b->section);
 }
 
+static void env_share_without_a_section_left_refuses(void **state)
+{
+    (void)state;
+    environment("4g");
+    assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
+    for (uint32_t i = 0; i < ALQ_SHARES_MAX; i++) {
+        char uuid[16];
+        snprintf(uuid, sizeof(uuid), "GPU-%u", i);
+        assert_non_null(alq_config_env_share(config, uuid, i));
+    }
+    assert_false(config->is_refused);
+    assert_null(alq_config_env_share(config, "GPU-more", 0));
+    assert_true(config->is_refused);
+}
+
 static void env_share_of_a_second_process_cannot_be_larger(void **state)
 {
     (void)state;
@@ -215,6 +230,7 @@ int main(void)
         TEST(find_with_a_damaged_usage_limits_per_process),
         TEST(find_with_a_bad_quantity_is_broken),
         TEST(env_share_is_one_per_gpu),
+        TEST(env_share_without_a_section_left_refuses),
         TEST(env_share_of_a_second_process_cannot_be_larger),
         TEST(env_file_of_another_format_is_left_alone),
         TEST(env_file_that_cannot_be_made_limits_per_process),

@@ -137,10 +137,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.raw = self._read_body()
         self.warnings = []
         started = time.monotonic()
+        # Logged before it is done, so that who sees what it did finds it in the log.
+        entry = {"method": self.command, "path": self.path, "user": None, "code": None}
+        if self.server.request_log is not None:
+            self.server.request_log.append(entry)
         code = 0
         self.line = f"{self.command} {self.path}"
         try:
             self.user = self.server.user(self.headers.get("Authorization"))
+            entry["user"] = getattr(self.user, "name", None)
             is_ours = self.url_path.startswith("/sandbox/")
             self.fault = None if is_ours else self.server.faults.take(self.line, getattr(self.user, "name", None))
             self.strikes = self.fault.when if self.fault else None
@@ -155,10 +160,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except validate.StepZero:
             raise _Closed from None
         finally:
-            log = self.server.request_log
-            if log is not None:
-                log.append({"method": self.command, "path": self.path, "user": getattr(self.user, "name", None),
-                            "code": code or 200, "seconds": round(time.monotonic() - started, 4)})
+            entry.update(code=code or 200, seconds=round(time.monotonic() - started, 4), answered=time.monotonic_ns())
             if self.is_held:
                 self.fault.reorder.leave()
             self.line, self.fault, self.is_held = "", None, False

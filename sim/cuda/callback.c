@@ -250,13 +250,9 @@ CUresult spin_push(struct CUstream_st *stream, uint32_t blocks, bool (*is_over)(
 
 static CUresult stream_meant(CUstream handle, struct CUstream_st **stream)
 {
-    struct CUctx_st *c = NULL;
-
     NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
     NEED(!thread_state.is_callback, CUDA_ERROR_NOT_PERMITTED);
-    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
-        TRY(current(&c));
-    return stream_get(handle, c, stream);
+    return stream_of(handle, stream);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)

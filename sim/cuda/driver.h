@@ -274,6 +274,8 @@ void managed_forget(uint64_t base);
 
 /* stream.c */
 CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_st **stream);
+/* The stream and, for a default one, the current context; a created stream brings its own. */
+CUresult stream_of(CUstream handle, struct CUstream_st **stream);
 void stream_open(struct CUstream_st *stream, struct CUctx_st *context, unsigned int flags,
                  int priority);
 void stream_free_all(struct CUctx_st *context);

@@ -74,8 +74,7 @@ CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_s
     return CUDA_SUCCESS;
 }
 
-/* The stream and, for a default one, the current context; a created stream brings its own. */
-static CUresult stream_of(CUstream handle, struct CUstream_st **stream)
+CUresult stream_of(CUstream handle, struct CUstream_st **stream)
 {
     struct CUctx_st *c = NULL;
 

@@ -6,16 +6,6 @@
 
 #include "cuda/context.h"
 
-static CUresult stream_of(CUstream handle, struct CUstream_st **stream)
-{
-    struct CUctx_st *c = NULL;
-
-    NEED(driver_ready(), CUDA_ERROR_NOT_INITIALIZED);
-    if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
-        TRY(current(&c));
-    return stream_get(handle, c, stream);
-}
-
 CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID id, CUstreamAttrValue *value)
 {
     struct CUstream_st *s;

@@ -52,6 +52,34 @@ static inline void check_number(unsigned long long want, unsigned long long got,
     }
 }
 
+/* A client's checks by their names. */
+struct check_group {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Runs the group of that name and prints how many checks it made; false: there is none. */
+static inline bool check_run(const struct check_group *groups, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name, groups[i].name) == 0) {
+            groups[i].run();
+            printf("ok %u\n", check_count);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The whole of main() for a client whose only argument is a group: its exit status. */
+static inline int check_main(int argc, char **argv, const struct check_group *groups, size_t count)
+{
+    if (argc == 2 && check_run(groups, count, argv[1]))
+        return 0;
+    fprintf(stderr, "usage: %s GROUP\n", argv[0]);
+    return 2;
+}
+
 #define DRIVER(function) ((__typeof__(function) *)check_symbol(#function, __LINE__))
 
 /* The call gives that result. */

@@ -269,20 +269,9 @@ static void choices(void)
     }
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {{"nodes", nodes}, {"runs", runs}, {"choices", choices}};
+static const struct check_group groups[] = {{"nodes", nodes}, {"runs", runs}, {"choices", choices}};
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc == 2 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(argv[1], groups[i].name) == 0) {
-            groups[i].run();
-            printf("ok %u\n", check_count);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: sim-conditional GROUP\n");
-    return 2;
+    return check_main(argc, argv, groups, sizeof(groups) / sizeof(groups[0]));
 }

@@ -754,10 +754,7 @@ static void threads(void)
     }
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct check_group groups[] = {
     {"structure", structure}, {"nodes", nodes},           {"children", children},
     {"branches", branches},   {"updates", updates},       {"capture", capture},
     {"callbacks", callbacks}, {"host_nodes", host_nodes}, {"memops", memops},
@@ -766,13 +763,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc == 2 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(argv[1], groups[i].name) == 0) {
-            groups[i].run();
-            printf("ok %u\n", check_count);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: sim-graph GROUP\n");
-    return 2;
+    return check_main(argc, argv, groups, sizeof(groups) / sizeof(groups[0]));
 }

@@ -490,23 +490,12 @@ static void packing(void)
     nothing_left();
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct check_group groups[] = {
     {"nodes", nodes},     {"launches", launches},   {"sharing", sharing}, {"reuse", reuse},
     {"unfreed", unfreed}, {"auto_free", auto_free}, {"room", room},       {"packing", packing},
 };
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc == 2 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(argv[1], groups[i].name) == 0) {
-            groups[i].run();
-            printf("ok %u\n", check_count);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: sim-graph-memory GROUP\n");
-    return 2;
+    return check_main(argc, argv, groups, sizeof(groups) / sizeof(groups[0]));
 }

@@ -634,10 +634,7 @@ static void attributes(void)
     OK(cuMemFree_v2, q);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct check_group groups[] = {
     {"linear", linear}, {"managed", managed},         {"host", host},
     {"arrays", arrays}, {"mipmaps", mipmaps},         {"peers", peers},
     {"vmm", vmm},       {"export", export},           {"multicast", multicast},
@@ -647,13 +644,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc == 2 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(groups[i].name, argv[1]) == 0) {
-            groups[i].run();
-            printf("ok %u\n", check_count);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: sim-memory GROUP\n");
-    return 2;
+    return check_main(argc, argv, groups, sizeof(groups) / sizeof(groups[0]));
 }

@@ -814,10 +814,7 @@ static void growth(void)
     TRUE(mallinfo2().uordblks < before + (64u << 10));
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {
+static const struct check_group groups[] = {
     {"contexts", contexts},   {"primary", primary},     {"limits", limits},
     {"green", green},         {"streams", streams},     {"threads", threads},
     {"modules", modules},     {"libraries", libraries}, {"linking", linking},
@@ -827,23 +824,13 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
-    bool found = false;
-
-    if (strcmp(what, "binary") == 0 && argc == 3) {
+    if (argc == 3 && strcmp(argv[1], "binary") == 0) {
         binary(argv[2]);
-        found = true;
+        printf("ok %u\n", check_count);
+        return 0;
     }
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(what, groups[i].name) == 0 && argc == 2) {
-            groups[i].run();
-            found = true;
-        }
-    }
-    if (!found) {
-        fprintf(stderr, "usage: sim-program GROUP | binary FILE\n");
-        return 2;
-    }
-    printf("ok %u\n", check_count);
-    return 0;
+    if (argc == 2 && check_run(groups, sizeof(groups) / sizeof(groups[0]), argv[1]))
+        return 0;
+    fprintf(stderr, "usage: sim-program GROUP | binary FILE\n");
+    return 2;
 }

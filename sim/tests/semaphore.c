@@ -203,20 +203,10 @@ static void processes(void)
     TRUE(waitpid(child, &status, 0) == child && status == 0);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} groups[] = {{"streams", streams}, {"graphs", graphs}, {"processes", processes}};
+static const struct check_group groups[] = {
+    {"streams", streams}, {"graphs", graphs}, {"processes", processes}};
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc == 2 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(argv[1], groups[i].name) == 0) {
-            groups[i].run();
-            printf("ok %u\n", check_count);
-            return 0;
-        }
-    }
-    fprintf(stderr, "usage: sim-semaphore GROUP\n");
-    return 2;
+    return check_main(argc, argv, groups, sizeof(groups) / sizeof(groups[0]));
 }

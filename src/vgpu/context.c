@@ -87,12 +87,6 @@ struct alq_here alq_context_here(void)
     return here;
 }
 
-struct alq_dev *alq_context_dev(CUcontext context)
-{
-    uint16_t number = number_of(context);
-    return number ? contexts[number - 1].dev : NULL;
-}
-
 struct alq_dev *alq_context_dev_of_stream(CUstream stream)
 {
     CUcontext context = NULL;

@@ -22,9 +22,6 @@ struct alq_here {
 
 struct alq_here alq_context_here(void);
 
-/* The device of a context that was met, or NULL. */
-struct alq_dev *alq_context_dev(CUcontext context);
-
 /* The device of a stream's context; for the default streams, and where the driver does not tell, of
  * the current one. */
 struct alq_dev *alq_context_dev_of_stream(CUstream stream);

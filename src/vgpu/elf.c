@@ -94,16 +94,6 @@ bool alq_elf_find(alq_elf_test *test, void *data, struct alq_elf *out)
     return true;
 }
 
-static bool has_address(const struct alq_elf *elf, void *data)
-{
-    return (uintptr_t)data >= elf->begin && (uintptr_t)data < elf->end;
-}
-
-bool alq_elf_find_address(const void *address, struct alq_elf *out)
-{
-    return alq_elf_find(has_address, (void *)(uintptr_t)address, out);
-}
-
 static bool is_vdso(const struct alq_elf *elf, void *data)
 {
     (void)data;

@@ -33,8 +33,6 @@ typedef bool alq_elf_test(const struct alq_elf *elf, void *data);
 /* The first object in load order that passes. False when none does (or the libc has no
  * dl_iterate_phdr). */
 bool alq_elf_find(alq_elf_test *test, void *data, struct alq_elf *out);
-/* The object that this address belongs to. */
-bool alq_elf_find_address(const void *address, struct alq_elf *out);
 bool alq_elf_find_vdso(struct alq_elf *out);
 
 /* Address of a function that the object exports under this name, in any version (the default one

@@ -16,16 +16,9 @@
 #include "daemon/kubelet/utf8.h"
 #include "daemon/prepare/prepare.h"
 #include "dra.pb-c.h"
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 #define KEPT_MAX 4096
 

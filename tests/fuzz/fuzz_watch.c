@@ -10,18 +10,11 @@
 #include <string.h>
 
 #include "daemon/kube/watch.h"
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define LINE_BYTES_MAX 4096
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
 struct sum {
     unsigned events;
     uint64_t hash;

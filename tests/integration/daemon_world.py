@@ -11,7 +11,9 @@ import sys
 import tempfile
 import threading
 import time
+import unittest
 import uuid
+import warnings
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
@@ -29,6 +31,13 @@ TOKEN = "daemon-token"
 CLAIMS = resources.resource("resourceclaims")
 SLICES = resources.resource("resourceslices")
 UUIDS = ["GPU-5d1f0c5e-8a0b-4f0e-9b7a-6a1d3c2e4f50", "GPU-c20b6d1e-37f4-4a59-8d6e-0f9b5a7c1e22"]
+
+
+def need_daemon():
+    """For setUpModule: skips where the programs are not built."""
+    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
+    if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
+        raise unittest.SkipTest("aliquotd or simgpud is not built")
 
 
 def wait_for(what, condition, timeout=15):
@@ -213,3 +222,15 @@ class World:
     def spec(self, uid):
         with open(self.path("cdi", f"k8s.{DRIVER}-claim_{uid}.json"), encoding="utf-8") as file:
             return json.load(file)
+
+
+class SharedDaemon(unittest.TestCase):
+    """Tests that share one daemon; each leaves it without claims."""
+
+    world = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World()
+        cls.addClassCleanup(cls.world.close)
+        cls.world.start()

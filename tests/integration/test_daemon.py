@@ -9,10 +9,9 @@ import struct
 import sys
 import time
 import unittest
-import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon_world import (BUILD, DRIVER, NODE, SLICES, UUIDS, World, httpd, result, rewrite_record,  # noqa: E402
+from daemon_world import (DRIVER, NODE, SLICES, UUIDS, SharedDaemon, World, httpd, need_daemon, result, rewrite_record,  # noqa: E402
                           wait_for)
 from kubelet_peer import V1, V1BETA1  # noqa: E402
 
@@ -21,10 +20,7 @@ GIB = 1 << 30
 KIND = f"k8s.{DRIVER}/claim"
 
 
-def setUpModule():
-    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
-    if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
-        raise unittest.SkipTest("aliquotd or simgpud is not built")
+setUpModule = need_daemon
 
 
 def control(world, share):
@@ -39,17 +35,7 @@ def control(world, share):
     return memory, estimate, cores, policy, priority, level
 
 
-class Daemon(unittest.TestCase):
-    """Tests that share one daemon; each leaves it without claims."""
-
-    world = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.world = World()
-        cls.addClassCleanup(cls.world.close)
-        cls.world.start()
-
+class Daemon(SharedDaemon):
     def setUp(self):
         self.peer = self.world.peer()
         self.addCleanup(self.peer.close)

@@ -12,11 +12,10 @@ import sys
 import time
 import unittest
 import uuid
-import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grpc  # noqa: E402
-from daemon_world import BUILD, DRIVER, NODE, UUIDS, World, httpd, result, wait_for  # noqa: E402
+from daemon_world import BUILD, DRIVER, NODE, UUIDS, SharedDaemon, World, httpd, need_daemon, result, wait_for  # noqa: E402
 from kubelet_peer import V1, Peer  # noqa: E402
 
 TIMEOUT_S = 200
@@ -25,23 +24,10 @@ HEALTHY, UNHEALTHY = 1, 2
 PREPARE = f"/{V1}.DRAPlugin/NodePrepareResources"
 
 
-def setUpModule():
-    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
-    if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
-        raise unittest.SkipTest("aliquotd or simgpud is not built")
+setUpModule = need_daemon
 
 
-class Server(unittest.TestCase):
-    """Tests that share one daemon; each leaves it without claims."""
-
-    world = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.world = World()
-        cls.addClassCleanup(cls.world.close)
-        cls.world.start()
-
+class Server(SharedDaemon):
     def setUp(self):
         self.peer = self.connect(self.world.dra_socket)
         self.open = []

@@ -12,20 +12,16 @@ import threading
 import time
 import unittest
 import uuid
-import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grpc  # noqa: E402
-from daemon_world import BUILD, DRIVER, SLICES, World, httpd, result, wait_for  # noqa: E402
+from daemon_world import DRIVER, SLICES, World, httpd, need_daemon, result, wait_for  # noqa: E402
 from kubelet_peer import Peer  # noqa: E402
 
 TIMEOUT_S = 240
 
 
-def setUpModule():
-    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
-    if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
-        raise unittest.SkipTest("aliquotd or simgpud is not built")
+setUpModule = need_daemon
 
 
 class Instance:

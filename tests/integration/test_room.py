@@ -5,25 +5,15 @@ themselves, in virtual time and in every order, are tests/unit/daemon/test_prepa
 import pathlib
 import sys
 import unittest
-import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon_world import BUILD, CLAIMS, World, httpd, result, wait_for  # noqa: E402
+from daemon_world import CLAIMS, SharedDaemon, httpd, need_daemon, result, wait_for  # noqa: E402
 
 
-def setUpModule():
-    warnings.simplefilter("ignore", ResourceWarning)  # connections that the API server's threads still hold
-    if not (BUILD / "src/daemon/aliquotd").exists() or not (BUILD / "sim/simgpud").exists():
-        raise unittest.SkipTest("aliquotd or simgpud is not built")
+setUpModule = need_daemon
 
 
-class Room(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.world = World()
-        cls.addClassCleanup(cls.world.close)
-        cls.world.start()
-
+class Room(SharedDaemon):
     def setUp(self):
         self.peer = self.world.peer()
         self.addCleanup(self.peer.close)

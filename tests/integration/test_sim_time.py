@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from test_sim import SMALL, WAIT_S, Machine, running, until
+from test_sim import SMALL, WAIT_S, Machine, SimTest, running, until
 
 TIMEOUT_S = 180
 BUSY = """
@@ -32,16 +32,8 @@ def ready():
 UNAVAILABLE = 46
 
 
-class TimeTest(unittest.TestCase):
+class TimeTest(SimTest):
     devices = [dict(SMALL, copyEngines=1)]
-
-    @classmethod
-    def setUpClass(cls):
-        cls.machine = Machine(cls.devices)
-        cls.addClassCleanup(cls.machine.close)
-
-    def setUp(self):
-        self.machine.ctl("reset")
 
     def program(self, code, group="", machine=None):
         machine = machine or self.machine

@@ -151,7 +151,9 @@ nvmlReturn_t nvml_text(char *to, unsigned int size, const char *text)
 
 int sim_unsupported(unsigned int index)
 {
-    TRY(nvml_ready());
+    nvmlReturn_t ready = nvml_ready();
+    if (ready != NVML_SUCCESS)
+        return (int)ready;
     atomic_fetch_add_explicit(&connection.control->nvml_unsupported[index], 1,
                               memory_order_relaxed);
     return NVML_ERROR_NOT_SUPPORTED;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All settings of aliquotd: built-in default < YAML file (--config) < flag. Each flag --some-name
- * is the YAML key someName; a few lists exist in YAML only. Read once before the loop runs,
- * constant afterwards, so any thread may read it.
+ * All settings of aliquotd: built-in default < YAML file (--config) < environment < flag. Each flag
+ * --some-name is the YAML key someName and the variable ALIQUOT_SOME_NAME; a few lists exist in
+ * YAML only. Read before the loop runs and constant afterwards, so any thread may read it; but what
+ * the table (settings.h) calls live may change on the loop thread, and is that thread's alone.
  */
 #ifndef ALQ_DAEMON_CONFIG_H
 #define ALQ_DAEMON_CONFIG_H
@@ -55,6 +56,8 @@ struct alq_config {
     uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is
                                         made */
     enum alq_whole_gpu whole_gpu;    /* --whole-gpu */
+    char *metrics_address;           /* --metrics-address: host:port, or "none" */
+    char *admin_group;               /* --admin-group: reads the admin socket */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
     int is_non_tmpfs_allowed; /* --allow-non-tmpfs: run dir may lie on a disk; tests only */
@@ -67,11 +70,22 @@ struct alq_config {
 /* What the command line asked for. */
 enum alq_config_action { ALQ_CONFIG_RUN, ALQ_CONFIG_HELP, ALQ_CONFIG_VERSION };
 
-/* Fills *cfg (which need not be initialised) from defaults, the file named by --config and the
- * flags, and checks it. ALQ_EINVAL names the flag or key and what it takes; ALQ_ENOENT or ALQ_EIO:
- * the file. Free *cfg in either case. */
+/* Fills *cfg (which need not be initialised) from defaults, the file named by --config, the
+ * environment and the flags, and checks it. ALQ_EINVAL names the flag, key or variable and what it
+ * takes; ALQ_ENOENT or ALQ_EIO: the file. Free *cfg in either case. */
 int alq_config_load(struct alq_config *cfg, int argc, char **argv, enum alq_config_action *action,
                     struct alq_err *err);
+
+/* What differs between two configurations, as lists of YAML keys. */
+struct alq_config_changes {
+    char taken[512];   /* in force now */
+    char waiting[512]; /* in force after a restart */
+};
+
+/* Moves what is live from fresh to cfg; the old values are in fresh then. */
+void alq_config_take_live(struct alq_config *cfg, struct alq_config *fresh,
+                          struct alq_config_changes *changes);
+
 void alq_config_free(struct alq_config *cfg);
 
 /* Writes the text of --help. */

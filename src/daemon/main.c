@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/admin/admin.h"
 #include "daemon/config.h"
 #include "daemon/grpc/server.h"
 #include "daemon/kube/kube.h"
@@ -57,6 +58,7 @@ struct daemon {
     enum phase phase;
     int drain_left_ms;
     int rc;
+    struct alq_admin *admin;
     struct alq_succession *succession;
     int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
@@ -103,9 +105,12 @@ static void on_opened(void *arg, const struct alq_err *err)
     struct alq_err why = ALQ_ERR_INIT;
     if (d->phase == PHASE_RUNNING && !err && !d->registration_server && open_registration(d, &why))
         err = &why;
-    if (err)
+    if (err) {
         end_by(d, err);
-    else if (d->phase != PHASE_DRAINING)
+        return;
+    }
+    alq_admin_open(d->admin);
+    if (d->phase != PHASE_DRAINING)
         alq_succession_listen(d->succession);
 }
 
@@ -121,6 +126,7 @@ static void on_closed(void *arg)
 {
     struct daemon *d = arg;
     alq_info(NULL, "the node's state is handed over");
+    alq_admin_close(d->admin);
     alq_succession_release(d->succession);
     if (d->is_chosen)
         alq_dra_wait(d->dra);
@@ -176,6 +182,37 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
     alq_node_set_gpus(d->node, list, err);
 }
 
+/* ---- probes -----------------------------------------------------------------------------------
+ */
+
+static int is_ready(void *arg, char *why, size_t size)
+{
+    const struct daemon *d = arg;
+    if (d->phase == PHASE_DRAINING)
+        snprintf(why, size, "aliquotd is ending");
+    else if (!alq_node_is_published(d->node))
+        snprintf(why, size, "%s",
+                 alq_node_is_open(d->node)
+                     ? "the API server has not confirmed this node's ResourceSlices"
+                     : "another instance has the node's state, or it is being opened");
+    else
+        return 1;
+    return 0;
+}
+
+/* That the loop turns is shown by the answer. A worker that hangs in a disk is not helped by a
+ * restart, so it does not count. */
+static int is_live(void *arg, char *why, size_t size)
+{
+    const struct daemon *d = arg;
+    if (d->phase == PHASE_DRAINING ||
+        (alq_grpc_server_is_live(d->dra_server) &&
+         (!d->registration_server || alq_grpc_server_is_live(d->registration_server))))
+        return 1;
+    snprintf(why, size, "a socket for the kubelet does not answer");
+    return 0;
+}
+
 /* ---- end --------------------------------------------------------------------------------------
  */
 
@@ -187,7 +224,8 @@ static void on_drain(evutil_socket_t fd, short what, void *arg)
     struct timeval tv = {.tv_usec = DRAIN_STEP_MS * 1000};
     d->drain_left_ms -= DRAIN_STEP_MS;
     unsigned open = alq_grpc_server_open_calls(d->dra_server) +
-                    alq_grpc_server_open_calls(d->registration_server);
+                    alq_grpc_server_open_calls(d->registration_server) +
+                    alq_http_open_calls(alq_admin_http(d->admin));
     if (open && d->drain_left_ms > 0) {
         event_add(d->drain, &tv);
         return;
@@ -204,6 +242,7 @@ static void drain(struct daemon *d)
     event_del(d->linger);
     alq_health_end(d->health);
     alq_grpc_server_shutdown(d->dra_server);
+    alq_http_shutdown(alq_admin_http(d->admin));
     if (!alq_succession_is_holder(d->succession)) {
         alq_dra_refuse(d->dra, "aliquotd is ending");
         alq_succession_free(alq_steal(&d->succession));
@@ -250,6 +289,7 @@ static void daemon_fini(struct daemon *d)
     alq_dra_free(d->dra);
     alq_health_free(d->health);
     alq_kube_free(d->kube);
+    alq_admin_free(d->admin);
     alq_succession_free(d->succession);
     for (int i = 0; i < 2; i++)
         if (d->signals[i])
@@ -310,7 +350,10 @@ static int open_dirs(struct daemon *d, struct alq_err *err)
 
 static int open_parts(struct daemon *d, struct alq_err *err)
 {
-    d->health = alq_health_new(d->base, d->cfg.node_name, err);
+    const struct alq_admin_probes probes = {is_ready, is_live, d};
+    d->admin = alq_admin_new(&d->cfg, d->base, &probes, err);
+    if (d->admin)
+        d->health = alq_health_new(d->base, d->cfg.node_name, err);
     if (d->health)
         d->kube = alq_kube_new(&d->cfg, d->base, err);
     if (d->kube)

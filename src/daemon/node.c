@@ -374,3 +374,13 @@ void alq_node_free(struct alq_node *n)
     free(n->gpus.gpus);
     free(n);
 }
+
+int alq_node_is_open(const struct alq_node *n)
+{
+    return n->state == STATE_OPEN;
+}
+
+int alq_node_is_published(const struct alq_node *n)
+{
+    return n->state == STATE_OPEN && n->slices && alq_slices_is_published(n->slices);
+}

@@ -48,4 +48,8 @@ void alq_node_close(struct alq_node *node, const char *why, void (*closed)(void 
 void alq_node_set_gpus(struct alq_node *node, const struct alq_gpu_list *list,
                        const struct alq_err *err);
 
+/* Whether the state is open, and whether the API server is known to have the slices of now. */
+int alq_node_is_open(const struct alq_node *node);
+int alq_node_is_published(const struct alq_node *node);
+
 #endif

@@ -12,20 +12,16 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/file.h"
 #include "base/log.h"
+#include "daemon/listen.h"
 
 #define ALQ_LOG_MODULE "grpc"
 
@@ -47,8 +43,7 @@ struct alq_grpc_server {
     struct event_base *base;
     const struct alq_grpc_method *methods;
     char *path;
-    dev_t dev;
-    ino_t ino;
+    struct alq_unix_file file;
     struct evconnlistener *listener;
     struct event *resume; /* accepting again after a lack of descriptors */
     int spare;            /* a descriptor kept to turn away who connects then; -1: none */
@@ -253,85 +248,6 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
         evconnlistener_enable(server->listener);
 }
 
-/* ---- the socket file --------------------------------------------------------------------------
- */
-
-/* Fails when something lies at path that must not be replaced. */
-static int check_path(const struct sockaddr_un *addr, struct alq_err *err)
-{
-    const char *path = addr->sun_path;
-    struct stat st;
-    if (lstat(path, &st))
-        return errno == ENOENT ? 0 : alq_err_errno(err, errno, "%s", path);
-    if (!S_ISSOCK(st.st_mode))
-        return alq_err_set(err, ALQ_EEXIST, "%s exists and is no socket; remove it", path);
-    alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return alq_err_errno(err, errno, "socket");
-    if (!connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) || errno == EAGAIN)
-        return alq_err_set(err, ALQ_EEXIST,
-                           "another process serves %s; stop it, or choose another driver name "
-                           "or directory",
-                           path);
-    if (errno != ECONNREFUSED && errno != ENOENT)
-        return alq_err_errno(err, errno, "connecting to %s to see whether it is live", path);
-    return 0;
-}
-
-/* Binds beside the path under a hidden name, which the kubelet's watcher ignores, and renames. The
- * name is the socket's own, so that what a killed daemon has left is found again. */
-static int listen_at(struct alq_grpc_server *server, int *listen_fd, struct alq_err *err)
-{
-    struct sockaddr_un addr = {.sun_family = AF_UNIX}, temporary = {.sun_family = AF_UNIX};
-    struct stat st;
-    if (strlen(server->path) >= sizeof(addr.sun_path))
-        return alq_err_set(err, ALQ_ERANGE,
-                           "%s is longer than the %zu bytes of a unix socket; choose a shorter "
-                           "directory",
-                           server->path, sizeof(addr.sun_path) - 1);
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", server->path);
-    int rc = check_path(&addr, err);
-    if (rc)
-        return rc;
-
-    alq_auto_free char *copy = strdup(server->path);
-    alq_auto_close int dir = copy ? open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (dir < 0)
-        return alq_err_errno(err, copy ? errno : ENOMEM, "directory of %s", server->path);
-    alq_auto_free char *name = alq_str_printf(".%s", strrchr(server->path, '/') + 1);
-    int n = name ? snprintf(temporary.sun_path, sizeof(temporary.sun_path), "/proc/self/fd/%d/%s",
-                            dir, name)
-                 : -1;
-    if (n < 0 || (size_t)n >= sizeof(temporary.sun_path))
-        return alq_err_errno(err, name ? ENAMETOOLONG : ENOMEM, "%s", server->path);
-    unlinkat(dir, name, 0);
-    alq_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return alq_err_errno(err, errno, "socket");
-    if (bind(fd, (const struct sockaddr *)&temporary, sizeof(temporary)))
-        return alq_err_errno(err, errno, "making a socket in the directory of %s", server->path);
-    if (fchmodat(dir, name, 0600, 0) || listen(fd, 64) || fstatat(dir, name, &st, 0) ||
-        renameat(dir, name, AT_FDCWD, server->path)) {
-        rc = alq_err_errno(err, errno, "%s", server->path);
-        unlinkat(dir, name, 0);
-        return rc;
-    }
-    server->dev = st.st_dev;
-    server->ino = st.st_ino;
-    *listen_fd = alq_steal_fd(&fd);
-    return 0;
-}
-
-static void unlink_own(struct alq_grpc_server *server)
-{
-    struct stat st;
-    if (!server->ino || lstat(server->path, &st))
-        return;
-    if (st.st_dev == server->dev && st.st_ino == server->ino)
-        unlink(server->path);
-    server->ino = 0;
-}
-
 struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char *path,
                                             const struct alq_grpc_method *methods,
                                             struct alq_err *err)
@@ -350,7 +266,7 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
     int fd = -1;
     if (!server->path || !server->resume)
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    else if (!listen_at(server, &fd, err)) {
+    else if (!alq_unix_listen(path, 0600, ALQ_NO_GROUP, &server->file, &fd, err)) {
         server->listener = evconnlistener_new(base, on_accept, server,
                                               LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
         if (!server->listener) {
@@ -370,13 +286,18 @@ void alq_grpc_server_shutdown(struct alq_grpc_server *server)
 {
     if (!server)
         return;
-    unlink_own(server);
+    alq_unix_file_remove(&server->file);
     if (server->listener)
         evconnlistener_free(server->listener);
     server->listener = NULL;
     struct connection *c;
     LIST_FOREACH(c, &server->connections, link)
     alq_grpc_session_shutdown(c->session);
+}
+
+int alq_grpc_server_is_live(const struct alq_grpc_server *server)
+{
+    return server->listener && alq_unix_file_answers(&server->file);
 }
 
 unsigned alq_grpc_server_connections(const struct alq_grpc_server *server)
@@ -399,7 +320,7 @@ void alq_grpc_server_free(struct alq_grpc_server *server)
 {
     if (!server)
         return;
-    unlink_own(server);
+    alq_unix_file_remove(&server->file);
     if (server->listener)
         evconnlistener_free(server->listener);
     for (struct connection *c; (c = LIST_FIRST(&server->connections));) {

@@ -27,6 +27,9 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
  * still be answered. NULL-safe. */
 void alq_grpc_server_shutdown(struct alq_grpc_server *server);
 
+/* Whether the socket is there and takes connections. */
+int alq_grpc_server_is_live(const struct alq_grpc_server *server);
+
 /* Connections there are. */
 unsigned alq_grpc_server_connections(const struct alq_grpc_server *server);
 

@@ -129,10 +129,14 @@ static void load_refuses_what_it_does_not_understand(void **state)
     refused("--cdi-dir=relative", "--cdi-dir");
     refused("--reserve=much", "--reserve");
     refused("--log-format=xml", "--log-format");
-    refused("--whole-gpu=some", "neither limit nor passthrough");
+    refused("--whole-gpu=some", "none of limit, passthrough");
     refused("--allow-non-tmpfs=maybe", "--allow-non-tmpfs");
     refused("--config=/nonexistent/x.yaml", "/nonexistent/x.yaml");
-    refused(yaml("nodeNmae: x\n"), "nodeNmae");
+    refused(yaml("nodeNmae: x\n"), "did you mean \"nodeName\"?");
+    refused(yaml("cdi-dir: /x\n"), "did you mean \"cdiDir\"?");
+    refused(yaml("xyz: /x\n"), "unknown key \"xyz\"");
+    refused("--cdidir=/x", "did you mean --cdi-dir?");
+    refused("--metrics-address=9487", "neither host:port nor none");
     refused(yaml("nodeName: [x]\n"), "nodeName");
     refused(yaml("- x\n"), "not a mapping");
     refused(yaml("extraMounts: {}\n"), "extraMounts");
@@ -182,6 +186,53 @@ static void pod_uid_comes_from_the_flag_or_the_environment(void **state)
     refused("--pod-uid=A", "--pod-uid");
 }
 
+static void load_takes_the_environment_between_file_and_flags(void **state)
+{
+    (void)state;
+    struct alq_config cfg;
+    const char *file = yaml("cdiDir: /from/file\nstateDir: /from/file\nrunDir: /from/file\n");
+    setenv("ALIQUOT_CDI_DIR", "/from/environment", 1);
+    setenv("ALIQUOT_RUN_DIR", "/from/environment", 1);
+    setenv("ALIQUOT_SERVICE_HOST", "10.0.0.1", 1);
+    assert_int_equal(load(&cfg, NULL, file, "--run-dir=/from/flag", NULL), 0);
+    assert_string_equal(cfg.state_dir, "/from/file");
+    assert_string_equal(cfg.cdi_dir, "/from/environment");
+    assert_string_equal(cfg.run_dir, "/from/flag");
+    alq_config_free(&cfg);
+    setenv("ALIQUOT_CDI_DIR", "relative", 1);
+    refused("--run-dir=/x", "ALIQUOT_CDI_DIR");
+    unsetenv("ALIQUOT_CDI_DIR");
+    setenv("ALIQUOT_CDIDIR", "/x", 1);
+    refused("--run-dir=/x", "did you mean ALIQUOT_CDI_DIR?");
+    unsetenv("ALIQUOT_CDIDIR");
+    setenv("ALIQUOT_CONFIG", path, 1);
+    assert_int_equal(load(&cfg, NULL, NULL), 0);
+    assert_string_equal(cfg.cdi_dir, "/from/file");
+    alq_config_free(&cfg);
+    unsetenv("ALIQUOT_CONFIG");
+    unsetenv("ALIQUOT_RUN_DIR");
+}
+
+static void take_live_changes_what_may_and_names_what_waits(void **state)
+{
+    (void)state;
+    struct alq_config cfg, fresh;
+    struct alq_config_changes changes;
+    assert_int_equal(load(&cfg, NULL, yaml("extraEnv: [A=1]\n"), NULL), 0);
+    assert_int_equal(
+        load(&fresh, NULL, yaml("logLevel: debug\ncdiDir: /x\nextraEnv: [A=2]\n"), NULL), 0);
+    alq_config_take_live(&cfg, &fresh, &changes);
+    assert_int_equal(cfg.log_level, ALQ_LOG_DEBUG);
+    assert_string_equal(cfg.cdi_dir, "/var/run/cdi");
+    assert_string_equal(changes.taken, "logLevel");
+    assert_string_equal(changes.waiting, "cdiDir, extraEnv");
+    alq_config_take_live(&fresh, &fresh, &changes);
+    assert_string_equal(changes.taken, "");
+    assert_string_equal(changes.waiting, "");
+    alq_config_free(&cfg);
+    alq_config_free(&fresh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +241,8 @@ int main(void)
         cmocka_unit_test(load_prefers_flags_to_the_file_to_defaults),
         cmocka_unit_test(load_refuses_what_it_does_not_understand),
         cmocka_unit_test(load_sees_help_and_version_first),
+        cmocka_unit_test(load_takes_the_environment_between_file_and_flags),
+        cmocka_unit_test(take_live_changes_what_may_and_names_what_waits),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }

@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "daemon/cdi/elf.h"
 #include "daemon/cdi/root.h"
+#include "daemon/nvml/child_sample.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sysfs.h"
 
@@ -137,6 +138,7 @@ static int load(struct child *c)
         return give_up(c, ALQ_ENOTSUP, "%s has no %s; the driver is too old", c->library, #name);
     NVML_FUNCTIONS(RESOLVE)
 #undef RESOLVE
+    alq_child_sample_init(handle);
     nvmlReturn_t status = nvml.nvmlInit_v2();
     switch (status) {
     case NVML_SUCCESS:
@@ -319,9 +321,8 @@ static int is_library_replaced(const struct child *c)
            now.st_ino != c->library_stat.st_ino || now.st_size != c->library_stat.st_size;
 }
 
-static int send_reading(struct child *c)
+static int send_line(char *line)
 {
-    alq_auto_free char *line = alq_nvml_encode(&c->reading);
     if (!line)
         return -1;
     size_t len = strlen(line);
@@ -337,15 +338,29 @@ static int send_reading(struct child *c)
     return 0;
 }
 
-/* Waits for the parent to ask; 0 when it is gone. */
-static int wait_for_request(void)
+static int send_reading(const struct child *c)
+{
+    alq_auto_free char *line = alq_nvml_encode(&c->reading);
+    return send_line(line);
+}
+
+static int send_sample(void)
+{
+    struct alq_sample sample = {0};
+    alq_auto_free char *line = alq_child_sample(&sample) ? NULL : alq_sample_encode(&sample);
+    alq_sample_clear(&sample);
+    return send_line(line);
+}
+
+/* Waits for the parent to ask; what it asks for, 0 when it is gone. */
+static char wait_for_request(void)
 {
     char byte;
     ssize_t n;
     do {
         n = read(REQUEST_FD, &byte, 1);
     } while (n < 0 && errno == EINTR);
-    return n == 1;
+    return n == 1 ? byte : 0;
 }
 
 int main(int argc, char **argv)
@@ -362,7 +377,12 @@ int main(int argc, char **argv)
     if (!c)
         return 1;
     int rc = 0, is_loaded = 0;
-    while (!rc && wait_for_request()) {
+    for (char ask; !rc && (ask = wait_for_request());) {
+        if (ask == ALQ_NVML_ASK_SAMPLE) {
+            if (send_sample())
+                break;
+            continue;
+        }
         c->reading.code = 0;
         c->reading.left_out_count = 0;
         if (!is_loaded) {

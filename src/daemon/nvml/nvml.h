@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "daemon/config.h"
 #include "daemon/domain.h"
+#include "daemon/nvml/sample.h"
 
 struct event_base;
 struct alq_nvml;
@@ -29,6 +30,13 @@ typedef void (*alq_nvml_devices_cb)(void *arg, const struct alq_gpu_list *list,
  * installed, ALQ_EIO or ALQ_ENOMEM when no child can be had at all. */
 struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config *cfg,
                                 alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err);
+/* A sample, borrowed; NULL: there is none (no driver, or the child failed). */
+typedef void (*alq_nvml_sample_cb)(void *arg, const struct alq_sample *sample);
+
+/* Asks for a sample; cb is called later, once, and not by alq_nvml_stop. -1: one is being taken
+ * already, or there is no reading of the GPUs to sample; cb is not called. */
+int alq_nvml_sample(struct alq_nvml *nvml, alq_nvml_sample_cb cb, void *arg);
+
 /* Kills and reaps the child. NULL-safe. */
 void alq_nvml_stop(struct alq_nvml *nvml);
 

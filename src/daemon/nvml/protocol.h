@@ -13,6 +13,10 @@
 #include "base/err.h"
 #include "daemon/domain.h"
 
+/* What the parent asks for. */
+#define ALQ_NVML_ASK_READING 'r'
+#define ALQ_NVML_ASK_SAMPLE 's' /* sample.h */
+
 #define ALQ_NVML_LINE_BYTES_MAX (256u << 10)
 #define ALQ_NVML_GPUS_MAX 128u
 #define ALQ_NVML_REASON_BYTES 256

@@ -30,6 +30,8 @@
 #define STOP_MS 1000         /* how long alq_nvml_stop waits for killed children */
 #define STUCK_MAX 4          /* children that do not die; no more are started then */
 #define MIB (1024 * 1024)
+#define NS_PER_S 1000000000ll
+#define NS_PER_MS 1000000
 
 extern char **environ;
 
@@ -46,10 +48,14 @@ struct alq_nvml {
     pid_t pid; /* 0: none runs */
     pid_t stuck[STUCK_MAX];
     int request_fd, reply_fd;
-    struct event *readable; /* reply_fd */
-    struct event *timer;    /* next request, deadline of one, or next start */
-    int is_waiting;         /* a request is out */
-    unsigned replies;       /* of this child */
+    struct event *readable;       /* reply_fd */
+    struct event *timer;          /* next request, deadline of one, or next start */
+    int is_waiting;               /* a request is out */
+    int64_t poll_ns;              /* when the next reading is due */
+    alq_nvml_sample_cb sample_cb; /* NULL: no sample is wanted */
+    void *sample_arg;
+    int is_sampling;  /* the request that is out is for it */
+    unsigned replies; /* of this child */
     long retry_ms;
     unsigned failures; /* in a row */
 
@@ -67,6 +73,29 @@ static void arm(struct alq_nvml *n, long ms)
 {
     struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
     evtimer_add(n->timer, &tv);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Until the next reading. */
+static void arm_poll(struct alq_nvml *n)
+{
+    int64_t left_ns = n->poll_ns - now_ns();
+    arm(n, left_ns > 0 ? (long)(left_ns / NS_PER_MS) : 0);
+}
+
+static void end_sample(struct alq_nvml *n, const struct alq_sample *sample)
+{
+    alq_nvml_sample_cb cb = n->sample_cb;
+    n->sample_cb = NULL;
+    n->is_sampling = 0;
+    if (cb)
+        cb(n->sample_arg, sample);
 }
 
 /* ---- what the caller hears ----------------------------------------------------------------------
@@ -176,6 +205,7 @@ static void drop_child(struct alq_nvml *n, int *status)
         *free_stuck(n) = n->pid; /* start_child made sure that there is room */
     }
     n->pid = 0;
+    end_sample(n, NULL);
 }
 
 static void retry_later(struct alq_nvml *n)
@@ -206,11 +236,12 @@ static void child_failed(struct alq_nvml *n, int code, const char *what)
     retry_later(n);
 }
 
-static void request(struct alq_nvml *n)
+static void request(struct alq_nvml *n, char what)
 {
     n->is_waiting = 1;
+    n->is_sampling = what == ALQ_NVML_ASK_SAMPLE;
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
-    if (write(n->request_fd, "r", 1) != 1)
+    if (write(n->request_fd, &what, 1) != 1)
         child_failed(n, ALQ_EIO, "ended");
 }
 
@@ -225,7 +256,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         child_failed(n, ALQ_ETIMEDOUT,
                      "did not answer in time and was killed; a GPU or its driver hangs");
     else
-        request(n);
+        request(n, ALQ_NVML_ASK_READING);
 }
 
 /* A whole line. Returns whether the child still runs. */
@@ -253,13 +284,42 @@ static int handle_line(struct alq_nvml *n, const char *line, size_t len)
         n->retry_ms = n->timing.retry_min_ms;
         n->replies++;
         n->is_waiting = 0;
-        arm(n, n->timing.poll_ms);
+        n->poll_ns = now_ns() + n->timing.poll_ms * NS_PER_MS;
+        arm_poll(n);
         tell_reading(n, reading);
+        if (n->sample_cb && !n->is_waiting)
+            request(n, ALQ_NVML_ASK_SAMPLE);
     }
     if (reading)
         alq_nvml_reading_clear(reading);
     free(reading);
     return keeps;
+}
+
+static void handle_sample(struct alq_nvml *n, const char *line, size_t len)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_sample sample;
+    if (alq_sample_decode(line, len, &sample, &err)) {
+        alq_warn(NULL, "%s", err.text);
+        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+    } else {
+        n->is_waiting = 0;
+        arm_poll(n);
+        end_sample(n, &sample);
+    }
+    alq_sample_clear(&sample);
+}
+
+int alq_nvml_sample(struct alq_nvml *n, alq_nvml_sample_cb cb, void *arg)
+{
+    if (n->sample_cb || !n->pid || !n->has_reading)
+        return -1;
+    n->sample_cb = cb;
+    n->sample_arg = arg;
+    if (!n->is_waiting)
+        request(n, ALQ_NVML_ASK_SAMPLE);
+    return 0;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -287,7 +347,10 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         return;
     }
     n->line_len = 0;
-    handle_line(n, n->line, len);
+    if (n->is_sampling)
+        handle_sample(n, n->line, len);
+    else
+        handle_line(n, n->line, len);
 }
 
 static int spawn(struct alq_nvml *n, int request_end, int reply_end)
@@ -369,7 +432,7 @@ static void start_child(struct alq_nvml *n)
     n->replies = 0;
     n->line_len = 0;
     event_add(n->readable, NULL);
-    request(n);
+    request(n, ALQ_NVML_ASK_READING);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------
@@ -439,6 +502,7 @@ void alq_nvml_stop(struct alq_nvml *n)
 {
     if (!n)
         return;
+    n->sample_cb = NULL;
     if (n->pid) {
         int status;
         kill(n->pid, SIGKILL);

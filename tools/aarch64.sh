@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# libvgpu.so for aarch64: cross-built, its file examined, and every hooked entry point called through it under qemu's user
+# libvgpu.so and aliquot-hook for aarch64: cross-built, the files examined, and every hooked entry point called under qemu's user
 # emulation. The rest of Aliquot is not built for aarch64 here.
 #
 # usage: tools/aarch64.sh BUILD_DIR

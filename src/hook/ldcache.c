@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * update-ldcache: the container's loader shall find the libraries of the given folders. Where the
+ * image has a cache, the folders go into its configuration and the host's ldconfig makes the cache
+ * anew (ldconfig.c); where it has none, or that does not go, links by SONAME do for folders that
+ * the loader searches by itself.
+ */
+#include "hook/container.h"
+#include "hook/ldconfig.h"
+#include "hook/link.h"
+#include "hook/sys.h"
+#include "vgpu/text.h"
+
+#define CONF_DIR "/etc/ld.so.conf.d"
+#define CONF_NAME "00-aliquot.conf" /* before the image's own: its driver is not the node's */
+#define CONF_BYTES 65536
+
+#if defined(__x86_64__)
+#define MUSL_LOADER "/lib/ld-musl-x86_64.so.1"
+#define GLIBC_LOADER "/lib64/ld-linux-x86-64.so.2"
+#elif defined(__aarch64__)
+#define MUSL_LOADER "/lib/ld-musl-aarch64.so.1"
+#define GLIBC_LOADER "/lib/ld-linux-aarch64.so.1"
+#endif
+
+static bool is_file(const struct alq_rootfs *rootfs, const char *path)
+{
+    alq_auto_fd fd = alq_rootfs_open(rootfs, path);
+    return fd >= 0 && alq_is_regular(fd);
+}
+
+static bool is_musl(const struct alq_rootfs *rootfs)
+{
+    return is_file(rootfs, MUSL_LOADER) && !is_file(rootfs, GLIBC_LOADER);
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    while (*text) {
+        size_t len = 0;
+        while (text[len] && text[len] != '\n')
+            len++;
+        size_t same = 0;
+        while (same < len && line[same] == text[same])
+            same++;
+        if (same == len && !line[len])
+            return true;
+        text += len + (text[len] == '\n');
+    }
+    return false;
+}
+
+static int write_conf(int dir, const struct alq_text *conf)
+{
+    static const char temporary[] = ".aliquot-hook.new";
+    alq_sys_unlinkat(dir, temporary);
+    alq_auto_fd file =
+        alq_sys_openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    if (file < 0)
+        return file;
+    long n = alq_sys_write(file, conf->at, conf->len);
+    int rc = n < 0 ? (int)n : (size_t)n == conf->len ? 0 : -ENOSPC;
+    if (!rc)
+        rc = alq_sys_renameat(dir, temporary, CONF_NAME);
+    if (rc)
+        alq_sys_unlinkat(dir, temporary);
+    return rc;
+}
+
+/* So that an ldconfig that runs in the container later (a package is installed) keeps the folders.
+ * An image without the directory has no such thing. */
+static int put_conf(const struct alq_rootfs *rootfs, char **folders, int count)
+{
+    static char buffer[CONF_BYTES];
+    alq_auto_fd dir = alq_rootfs_open(rootfs, CONF_DIR);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : dir;
+    alq_auto_fd old = alq_sys_openat(dir, CONF_NAME, O_PATH | O_NOFOLLOW, 0);
+    long len = old < 0 ? -1 : alq_rootfs_read(rootfs, old, buffer, sizeof(buffer));
+    struct alq_text conf = {buffer, sizeof(buffer), len > 0 ? (size_t)len : 0, false};
+    size_t before = conf.len;
+    buffer[conf.len] = '\0';
+    if (conf.len && buffer[conf.len - 1] != '\n')
+        alq_text_add(&conf, "\n");
+    for (int i = 0; i < count; i++) {
+        if (!has_line(buffer, folders[i])) {
+            alq_text_add(&conf, folders[i]);
+            alq_text_add(&conf, "\n");
+        }
+    }
+    if (conf.is_cut)
+        return -EFBIG;
+    return conf.len == before ? 0 : write_conf(dir, &conf);
+}
+
+static int make_cache(const struct alq_container *container, char **folders, int count)
+{
+    const struct alq_rootfs *rootfs = &container->rootfs;
+    int rc = put_conf(rootfs, folders, count);
+    if (rc == -EROFS)
+        return rc;
+    if (rc)
+        return alq_report(CONF_DIR "/" CONF_NAME, "links by SONAME instead", rc);
+    return alq_ldconfig_run(container, folders, count);
+}
+
+/* A line of ld.so.conf as it stands. */
+static bool is_folder(const char *path)
+{
+    for (const char *c = path; *c; c++) {
+        if ((unsigned char)*c <= ' ' || *c == 127 || *c == '#' || *c == ':' || *c == ',' ||
+            *c == '=')
+            return false;
+    }
+    return path[0] == '/' && alq_text_len(path) < ALQ_PATH_BYTES;
+}
+
+int alq_update_ldcache(const struct alq_container *container, char **folders, int count)
+{
+    const struct alq_rootfs *rootfs = &container->rootfs;
+    for (int i = 0; i < count; i++) {
+        if (!is_folder(folders[i]))
+            return alq_report(
+                folders[i],
+                "--folder wants an absolute path without blanks and any of #:,=", -EINVAL);
+    }
+    if (is_file(rootfs, "/etc/ld.so.cache") && !is_musl(rootfs) &&
+        !make_cache(container, folders, count))
+        return 0;
+    for (int i = 0; i < count; i++) {
+        int rc = alq_link_sonames(rootfs, folders[i]);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}

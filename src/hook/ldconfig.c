@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running the host's ldconfig, see ldconfig.h. */
+#include "hook/ldconfig.h"
+
+#include <linux/capability.h>
+#include <linux/close_range.h>
+#include <linux/memfd.h>
+#include <linux/prctl.h>
+
+#include "hook/container.h"
+#include "hook/soname.h"
+#include "hook/sys.h"
+#include "vgpu/text.h"
+
+#define FOLDERS_MAX 64
+#define RUN_SECONDS_MAX 20
+#define PROGRAM_BYTES_MAX (64u << 20)
+#define WORD_BYTES 256
+
+/* Ubuntu's /sbin/ldconfig is a script around the real one. */
+static const char *const programs[] = {"/sbin/ldconfig.real", "/sbin/ldconfig",
+                                       "/usr/sbin/ldconfig", NULL};
+
+/* ---- the program ---- */
+
+static int open_program(void)
+{
+    struct alq_elf_facts facts;
+    int rc = -ENOENT;
+    for (size_t i = 0; programs[i]; i++) {
+        alq_auto_fd fd = alq_sys_open(programs[i], O_RDONLY | O_NONBLOCK, 0);
+        if (fd < 0)
+            continue;
+        rc = -ENOEXEC;
+        if (alq_is_regular(fd) && !alq_elf_facts(fd, &facts) && !facts.has_interpreter)
+            return alq_keep_fd(&fd);
+    }
+    return rc;
+}
+
+/* A copy that nobody can write to. */
+static int copy_program(void)
+{
+    alq_auto_fd program = open_program();
+    if (program < 0)
+        return program;
+    alq_auto_fd copy = alq_sys_memfd("ldconfig", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (copy < 0)
+        return copy;
+    long n;
+    size_t len = 0;
+    do {
+        n = alq_sys_sendfile(copy, program, PROGRAM_BYTES_MAX - len);
+        len += n > 0 ? (size_t)n : 0;
+    } while (n > 0);
+    if (n < 0)
+        return (int)n;
+    int rc =
+        alq_sys_fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return rc ? rc : alq_keep_fd(&copy);
+}
+
+/* ---- the child ---- */
+
+/* A mount namespace of its own, the container's /proc covered, the container's root its own. */
+static int enter(const struct alq_container *container)
+{
+    struct alq_rootfs rootfs;
+    char path[ALQ_FD_PATH_BYTES];
+    int rc = alq_sys_unshare(CLONE_NEWNS);
+    if (!rc)
+        rc = alq_sys_mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    if (rc)
+        return rc;
+    int root = alq_container_open_root(container);
+    rc = root < 0 ? root : alq_rootfs_init(&rootfs, root);
+    if (rc)
+        return rc;
+    int proc = alq_rootfs_open(&rootfs, "/proc");
+    if (proc >= 0) {
+        alq_fd_path(proc, path);
+        rc = alq_sys_mount("none", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                           "size=4k");
+    } else if (proc != -ENOENT) {
+        rc = proc;
+    }
+    if (!rc)
+        rc = alq_sys_fchdir(root);
+    if (!rc)
+        rc = alq_sys_chroot(".");
+    return rc;
+}
+
+static int drop_privileges(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2] = {{0}};
+    caps[0].permitted = caps[0].effective = 1u << CAP_DAC_OVERRIDE;
+    int rc = alq_sys_prctl(PR_SET_NO_NEW_PRIVS, 1);
+    return rc ? rc : (int)alq_syscall6(__NR_capset, (long)&header, (long)caps, 0, 0, 0, 0);
+}
+
+/* At the end of the time the kernel sends SIGALRM; exec keeps the timer. */
+static int set_time_limit(void)
+{
+    struct {
+        int64_t interval_s, interval_us, value_s, value_us;
+    } timer = {.value_s = RUN_SECONDS_MAX};
+    return (int)alq_syscall6(__NR_setitimer, 0, (long)&timer, 0, 0, 0, 0);
+}
+
+static int become_ldconfig(const struct alq_container *container, int program, int null, int log,
+                           const char *const *argv)
+{
+    const char *const nothing[] = {NULL};
+    int rc = enter(container);
+    if (!rc)
+        rc = drop_privileges();
+    if (!rc)
+        rc = set_time_limit();
+    if (rc)
+        return rc;
+    alq_sys_dup3(null, 0);
+    alq_sys_dup3(log, 1);
+    alq_sys_dup3(log, 2);
+    alq_syscall6(__NR_close_range, 3, 0x7fffffff, CLOSE_RANGE_CLOEXEC, 0, 0, 0);
+    return alq_sys_execveat(program, argv, nothing);
+}
+
+/* ---- the parent ---- */
+
+/* What ldconfig said, its first line, or what became of it. */
+static int judge(int status, int log)
+{
+    char word[WORD_BYTES];
+    int signal = status & 0x7f, code = status >> 8 & 0xff;
+    if (!status)
+        return 0;
+    long n = alq_sys_pread(log, word, sizeof(word) - 1, 0);
+    word[n > 0 ? n : 0] = '\0';
+    for (char *c = word; *c; c++) {
+        if (*c == '\n')
+            *c = '\0';
+    }
+    if (signal == 14)
+        return alq_report("ldconfig", "links by SONAME instead", -ETIMEDOUT);
+    if (word[0])
+        return alq_report(word, "links by SONAME instead", 0), -EIO;
+    struct alq_text text = alq_text_on(word, sizeof(word));
+    alq_text_add(&text, signal ? "ended by signal " : "exit status ");
+    alq_text_add_u64(&text, (uint64_t)(signal ? signal : code));
+    alq_text_add(&text, "; links by SONAME instead");
+    return alq_report("ldconfig", word, 0), -EIO;
+}
+
+int alq_ldconfig_run(const struct alq_container *container, char **folders, int count)
+{
+    const char *argv[FOLDERS_MAX + 6] = {"ldconfig", "-C", "/etc/ld.so.cache", "-f",
+                                         "/etc/ld.so.conf"};
+    if (count > FOLDERS_MAX)
+        return alq_report("update-ldcache", "more than 64 folders; links by SONAME instead", 0),
+               -E2BIG;
+    for (int i = 0; i < count; i++)
+        argv[5 + i] = folders[i];
+    alq_auto_fd program = copy_program();
+    if (program < 0)
+        return program;
+    alq_auto_fd null = alq_sys_open("/dev/null", O_RDONLY, 0);
+    alq_auto_fd log = alq_sys_memfd("log", MFD_CLOEXEC);
+    if (null < 0 || log < 0)
+        return null < 0 ? null : log;
+    int child = alq_sys_fork();
+    if (child < 0)
+        return alq_report("ldconfig", "fork", child);
+    if (!child) {
+        int rc = become_ldconfig(container, program, null, log, argv);
+        alq_report("ldconfig", "entering the container", rc);
+        alq_sys_exit(127);
+    }
+    int status = 0, rc;
+    do {
+        rc = alq_sys_wait(child, &status);
+    } while (rc == -EINTR);
+    return rc < 0 ? alq_report("ldconfig", "wait", rc) : judge(status, log);
+}

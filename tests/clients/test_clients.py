@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
 
 import fetch  # noqa: E402
+import places  # noqa: E402
 from test_sim import BUILD, DATA, MIB, Machine  # noqa: E402
 from test_vgpu import control, usage  # noqa: E402
 
@@ -29,6 +30,7 @@ STATE = {}
 def setUpModule():
     STATE["root"], STATE["missing"] = fetch.fetch(BUILD / "clients")
     STATE["machine"] = Machine([CARD])
+    STATE["preload"] = places.copy(LIBVGPU, STATE["machine"].dir)
 
 
 def tearDownModule():
@@ -58,10 +60,7 @@ class ClientTest(unittest.TestCase):
         folder = machine.dir / f"{self.id().rsplit('.', 1)[1]}-{way}"[:80]
         if way != "bare":
             folder.mkdir(exist_ok=True)
-            preload = machine.dir / "libvgpu.so"
-            if not preload.exists():
-                preload.symlink_to(LIBVGPU)
-            env["LD_PRELOAD"] = str(preload)
+            env["LD_PRELOAD"] = str(STATE["preload"])
         if way == "share":
             share = folder / "claim-0"
             share.mkdir(exist_ok=True)

@@ -74,6 +74,8 @@ def rewrite_record(path, old, new):
 
 
 class World:
+    program = BUILD / "src/daemon/aliquotd"
+
     def __init__(self, gpus=2, version="1.36", with_driver=True):
         self.root = tempfile.mkdtemp(prefix="alqd-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         self.daemon = self.gpud = None
@@ -130,7 +132,7 @@ class World:
                  "state-dir": self.path("state"), "run-dir": self.path("run"), "driver-root": self.driver_root,
                  "host-lib-dir": self.path("lib"), "metrics-address": "127.0.0.1:0", "log-level": "debug"}
         flags.update({k.replace("_", "-"): v for k, v in more.items()})
-        return [str(BUILD / "src/daemon/aliquotd"), *(f"--{k}={v}" for k, v in flags.items() if v is not None)]
+        return [str(self.program), *(f"--{k}={v}" for k, v in flags.items() if v is not None)]
 
     def environment(self):
         return dict(os.environ, SIMGPU_SOCKET=self.path("sim", "simgpud.sock"))

@@ -14,6 +14,8 @@ import tempfile
 import time
 import unittest
 
+import places
+
 TIMEOUT_S = 180
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
@@ -40,8 +42,8 @@ def setUpModule():
     directory = STATE["dir"] = pathlib.Path(tempfile.mkdtemp(prefix="alq-g-"))
     libraries = directory / "lib"
     libraries.mkdir()
-    (libraries / "libcuda.so.1").symlink_to(BUILD / "sim/libsimcuda-550.so")
-    (libraries / "libvgpu.so").symlink_to(LIBRARY)  # LD_PRELOAD cannot name a path with a blank in it
+    places.copy(LIBRARY, libraries)
+    places.copy(BUILD / "sim/libsimcuda-550.so", libraries, "libcuda.so.1")
     subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / "client",
                     pathlib.Path(__file__).resolve().parent / "gate_client.c", "-L", libraries, "-l:libcuda.so.1"], check=True)
     (directory / "devices.json").write_text(json.dumps({"devices": [

@@ -15,6 +15,7 @@ import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grpc  # noqa: E402
+import places  # noqa: E402
 from daemon_world import BUILD, DRIVER, NODE, UUIDS, SharedDaemon, World, httpd, need_daemon, result, wait_for  # noqa: E402
 from kubelet_peer import V1, Peer  # noqa: E402
 
@@ -187,7 +188,7 @@ class Server(SharedDaemon):
 
 def slow_host(**ms):
     """Command prefix that makes a daemon's disk (fsync) or name server (dns) slow."""
-    return ("env", f"LD_PRELOAD={BUILD / 'tests/unit/daemon/alq-test-slow-host.so'}",
+    return ("env", f"LD_PRELOAD={places.publish(BUILD / 'tests/unit/daemon/alq-test-slow-host.so')}",
             *(f"ALQ_TEST_{name.upper()}_MS={value}" for name, value in ms.items()))
 
 
@@ -288,6 +289,8 @@ class Life(unittest.TestCase):
         for directory, _, files in os.walk(world.root):
             for name in (directory, *(os.path.join(directory, f) for f in files)):
                 os.chown(name, 65534, 65534)
+        programs = BUILD / "src/daemon"
+        world.program = places.publish(programs / "aliquotd", programs / "aliquotd-nvml")
         world.start(wait=False, prefix=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
         wait_for("the registration socket", world.is_serving)
         self.allow_everybody(world)

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
+import places
+
 TIMEOUT_S = 600
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
@@ -116,9 +118,7 @@ class Processes(unittest.TestCase):
         cls.dir = pathlib.Path(tempfile.mkdtemp(prefix="alq-load-"))
         cls.addClassCleanup(shutil.rmtree, cls.dir)
         cls.dir.chmod(0o755)
-        cls.library = cls.dir / "libvgpu.so"  # where another user can read it
-        shutil.copyfile(LIBRARY, cls.library)
-        cls.library.chmod(0o755)
+        cls.library = places.copy(LIBRARY, cls.dir)
         (cls.dir / "probe.c").write_text(PROBE)
 
     def probe(self, compiler, *flags):

@@ -174,7 +174,11 @@ class WholeGpu(cluster_case.ClusterCase):
         self.remove_all(["heir"], ["heir", "ghost"])
 
     def patch_status(self, name, status):
-        self.cluster.kubectl("patch", "resourceclaim", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+        """Debian's kubectl knows no --subresource."""
+        path = f"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}"
+        claim = json.loads(self.cluster.kubectl("get", "--raw", path))
+        claim["status"] = {**claim.get("status", {}), **status}
+        self.cluster.kubectl("replace", "--raw", path + "/status", "-f", "-", stdin=json.dumps(claim))
 
     def allocate(self, name, device, cores="1", memory="1Gi"):
         """As a scheduler would that did not look; returns the UID."""

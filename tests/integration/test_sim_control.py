@@ -7,6 +7,7 @@ import re
 import subprocess
 import unittest
 
+import places
 from test_sim import BUILD, MIB, PROFILES, REPO, SIM, SMALL, WAIT_S, Machine, running, until
 
 NVML_PRELUDE = """
@@ -152,7 +153,7 @@ print(json.dumps(rows))"""
     def test_every_driver_call_of_libvgpu_but_the_forwarded_one_fails(self):
         """The application's calls still return what the driver gave them; but where the library cannot learn which device
         is meant, the limit holds and the driver's error is the answer."""
-        vgpu = BUILD / "src/vgpu/libvgpu.so"
+        vgpu = places.publish(BUILD / "src/vgpu/libvgpu.so")
         share = self.machine.dir / "share"
         share.mkdir()
         code = """check(cu.cuInit(0)); rows = [cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)]

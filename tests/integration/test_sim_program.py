@@ -187,12 +187,12 @@ import subprocess, sys
 ctx, p = C.c_void_p(), C.c_ulonglong()
 check(cu.cuInit(0)); check(cu.cuDevicePrimaryCtxRetain(C.byref(ctx), 0)); check(cu.cuCtxSetCurrent(ctx))
 check(cu.cuMemAlloc_v2(C.byref(p), C.c_size_t(1 << 20)))
-child = subprocess.Popen(['cat'], stdin=subprocess.PIPE, start_new_session=True)
+child = subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL)
 print(json.dumps(child.pid)); sys.stdout.flush(); os._exit(0)
 """)
         until(lambda: not self.machine.oracle()["processes"], "a child that execed keeps the memory")
         with open(f"/proc/{got}/comm", encoding="utf-8") as f:
-            self.assertEqual(f.read().strip(), "cat")
+            self.assertEqual(f.read().strip(), "sleep")
         os.kill(got, 9)
 
     def test_a_child_forked_before_cuinit_is_a_client_of_its_own(self):

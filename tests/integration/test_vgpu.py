@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+import places
+
 TIMEOUT_S = 300
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
@@ -55,9 +57,10 @@ def start_machine(devices):
     directory = STATE["dir"] = pathlib.Path(tempfile.mkdtemp(prefix="alq-v-"))
     libraries = directory / "lib"
     libraries.mkdir()
-    (libraries / "libcuda.so.1").symlink_to(BUILD / "sim/libsimcuda-550.so")
-    (libraries / "libvgpu.so").symlink_to(LIBRARY)  # LD_PRELOAD cannot name a path with a blank in it
-    (libraries / "libnvidia-ml.so.1").symlink_to(BUILD / "sim/libsimnvml-550.so")
+    places.copy(LIBRARY, libraries)
+    places.copy(BUILD / "sim/libsimcuda-550.so", libraries, "libcuda.so.1")
+    if (BUILD / "sim/libsimnvml-550.so").exists():
+        places.copy(BUILD / "sim/libsimnvml-550.so", libraries, "libnvidia-ml.so.1")
     STATE["nvml"] = (BUILD / "sim/libsimnvml-550.so").exists()
 
     def compile_(name, source, *flags):

@@ -42,7 +42,8 @@ if [ ${#c_files[@]} -eq 0 ] || [ ${#py_files[@]} -eq 0 ]; then
 fi
 
 # The compiled sources below src/, sim/, demo/ and bench/: tests are held by the compiler's warnings and by running.
-# gcc's options that clang does not know are taken out of the compile commands.
+# gcc's options that clang does not know are taken out of the compile commands; clang's warnings are findings whether the
+# build has WERROR=1 or not.
 mapfile -t tidy_files < <(/usr/bin/python3 - "$build" "$out" <<'PYTHON'
 import json, os, sys
 build, out = sys.argv[1:]
@@ -50,7 +51,7 @@ root, kept = os.getcwd(), {}
 for entry in json.load(open(os.path.join(build, "compile_commands.json"))):
     path = os.path.relpath(os.path.realpath(os.path.join(entry["directory"], entry["file"])), root)
     if path.endswith(".c") and path.startswith(("src/", "sim/", "demo/", "bench/")) and path not in kept:
-        command = entry["command"].replace("-fno-tree-loop-distribute-patterns", "")
+        command = entry["command"].replace("-fno-tree-loop-distribute-patterns", "").replace(" -c ", " -Werror -c ")
         kept[path] = dict(entry, command=command, file=os.path.join(root, path))
 json.dump(list(kept.values()), open(os.path.join(out, "compile_commands.json"), "w"))
 print("\n".join(kept))

@@ -22,8 +22,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/admin/admin.h"
+#include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/grpc/server.h"
+#include "daemon/kube/events.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/health.h"
@@ -63,6 +65,7 @@ struct daemon {
     int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
     struct alq_kube *kube;
+    struct alq_events *events;
     struct alq_node *node;
     struct alq_nvml *nvml;
     struct alq_dra *dra;
@@ -288,6 +291,7 @@ static void daemon_fini(struct daemon *d)
     alq_registration_free(d->registration);
     alq_dra_free(d->dra);
     alq_health_free(d->health);
+    alq_events_free(d->events);
     alq_kube_free(d->kube);
     alq_admin_free(d->admin);
     alq_succession_free(d->succession);
@@ -350,6 +354,7 @@ static int open_dirs(struct daemon *d, struct alq_err *err)
 
 static int open_parts(struct daemon *d, struct alq_err *err)
 {
+    const struct alq_clock clock = alq_clock_real(d->base);
     const struct alq_admin_probes probes = {is_ready, is_live, d};
     d->admin = alq_admin_new(&d->cfg, d->base, &probes, err);
     if (d->admin)
@@ -357,12 +362,15 @@ static int open_parts(struct daemon *d, struct alq_err *err)
     if (d->health)
         d->kube = alq_kube_new(&d->cfg, d->base, err);
     if (d->kube)
+        d->events = alq_events_new(&d->cfg, d->kube, &clock, err);
+    if (d->events)
         d->work = alq_work_new(d->base, WORKERS, err);
     if (d->work)
         d->dra = alq_dra_new(&d->cfg, on_stray, d, err);
     if (!d->dra)
         return err->code;
-    const struct alq_node_parts parts = {&d->cfg, d->base, d->work, d->kube, d->dra, d->health};
+    const struct alq_node_parts parts = {&d->cfg,   d->base, d->work,  d->kube,
+                                         d->events, d->dra,  d->health};
     d->node = alq_node_new(&parts, err);
     return d->node ? 0 : err->code;
 }

@@ -13,6 +13,7 @@
 #include "daemon/domain.h"
 
 struct alq_dra;
+struct alq_events;
 struct alq_health;
 struct alq_kube;
 struct alq_node;
@@ -25,6 +26,7 @@ struct alq_node_parts {
     struct event_base *base;
     struct alq_work *work;
     struct alq_kube *kube;
+    struct alq_events *events;
     struct alq_dra *dra;
     struct alq_health *health;
 };

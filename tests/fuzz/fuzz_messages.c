@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/registration.h"
-#include "daemon/kubelet/utf8.h"
+#include "base/utf8.h"
 #include "daemon/prepare/prepare.h"
 #include "dra.pb-c.h"
 #include "require.h"

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "daemon/kubelet/utf8.h"
+#include "base/utf8.h"
 #include "health.pb-c.h"
 
 #define ALQ_LOG_MODULE "health"

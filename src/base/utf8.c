@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that are UTF-8 whatever came in, see utf8.h. */
-#include "daemon/kubelet/utf8.h"
+#include "base/utf8.h"
 
 #include <stddef.h>
 

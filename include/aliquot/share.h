@@ -58,7 +58,9 @@ struct alq_control_values {
     uint32_t log_level;           /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
     uint32_t memory_wait_s;       /* so long an allocation waits for other processes of the share to
                                      make room; 0: it is refused at once */
-    uint64_t reserved[26];
+    uint64_t memory_spill_bytes;  /* so much of what does not fit is served from the host's memory;
+                                     0: nothing */
+    uint64_t reserved[25];
 };
 static_assert(sizeof(struct alq_control_values) == 256, "control values");
 
@@ -93,6 +95,11 @@ static_assert(offsetof(struct alq_control, values) == 512, "control.values");
 #define ALQ_SECTIONS_MAX 16u
 #define ALQ_USAGE_HEADER_BYTES 4096u
 
+/* The sections of a share directory's file. The ledger of the second one is that of memory on the
+ * host which stands for device memory; of its other fields only the slots' figures are used. */
+#define ALQ_SECTION_DEVICE 0u
+#define ALQ_SECTION_HOST 1u
+
 /*
  * A process slot is the same number in every section of a file. It is taken by an OFD write lock on
  * byte <slot> of `usage`, held by the mapping alone (the description is mapped, then closed), so
@@ -104,8 +111,8 @@ struct alq_usage_header {
     uint32_t version;       /* [once] ALQ_SHARE_VERSION */
     uint32_t header_bytes;  /* [once] ALQ_USAGE_HEADER_BYTES */
     uint32_t section_bytes; /* [once] sizeof(struct alq_usage_section) */
-    uint32_t section_count; /* [once] 1 in a share directory, up to ALQ_SECTIONS_MAX from the
-                               environment */
+    uint32_t section_count; /* [once] in a share directory 1, or 2 where the share may spill; up to
+                               ALQ_SECTIONS_MAX from the environment */
     uint32_t slot_count;    /* [once] ALQ_SLOTS */
     uint32_t slot_bytes;    /* [once] sizeof(struct alq_slot) */
     uint32_t slot_high; /* no slot at or above it was ever taken; raised by CAS by who takes one,

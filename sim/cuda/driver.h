@@ -271,6 +271,9 @@ void ipc_forget(struct CUctx_st *context);
 
 /* managed.c: advice for the allocation at base is forgotten. */
 void managed_forget(uint64_t base);
+/* memory.c: the managed allocation around the address goes to the host, or to its device as far as
+ * that has room; one that shares a granule stays. */
+void managed_move(CUdeviceptr address, bool is_to_host);
 
 /* stream.c */
 CUresult stream_get(CUstream handle, struct CUctx_st *context, struct CUstream_st **stream);

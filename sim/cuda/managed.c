@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program says about its managed memory: advice, prefetches, attachment. It is kept for each
- * allocation as a whole and told back; pages do not move here. The table is under its own lock,
+ * allocation as a whole and told back. A preferred location and a prefetch move the whole
+ * allocation, which is then the host's or the device's. The table is under its own lock,
  * which may be taken under a device's memory lock.
  */
 #include <stdlib.h>
@@ -134,6 +135,8 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, 
             row->accessed_by &= ~bit_of(&where);
     }
     pthread_mutex_unlock(&lock);
+    if (row && advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION)
+        managed_move(address, where.type != CU_MEM_LOCATION_TYPE_DEVICE);
     return row ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -162,6 +165,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation 
         row->prefetched = where;
     pthread_mutex_unlock(&lock);
     NEED(row, CUDA_ERROR_OUT_OF_MEMORY);
+    managed_move(address, where.type != CU_MEM_LOCATION_TYPE_DEVICE);
     return stream_copy(
         s, copy_duration_ns(&(struct copy){.kind = COPY_HOST, .width = bytes, .rows = 1}));
 }

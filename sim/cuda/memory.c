@@ -141,21 +141,46 @@ struct device *memory_device(CUdeviceptr address)
     return place.kind == PLACE_NONE ? NULL : place.device ? place.device : &driver_devices[0];
 }
 
-static uint64_t alloc_once(struct CUctx_st *context, size_t bytes, enum va_kind kind)
+/* is_hosted: it has blocks of its own, which are the host's and cost the device nothing. */
+static uint64_t alloc_once(struct CUctx_st *context, size_t bytes, enum va_kind kind,
+                           bool is_hosted)
 {
     struct device *d = context->device;
     struct va_window *w = kind == VA_MANAGED ? &d->managed : &d->memory;
-    uint64_t cost, address = 0;
+    uint64_t cost, base, address = 0;
 
     pthread_mutex_lock(&d->memory_lock);
-    cost = va_cost(w, bytes);
+    cost = is_hosted ? 0 : va_cost(w, bytes);
     if (!cost || sim_charge(&d->ledger, cost, SIM_CHARGE_MEMORY)) {
         address = va_alloc(w, bytes, context->id, kind);
         if (!address && cost)
             sim_uncharge(&d->ledger, cost, SIM_CHARGE_MEMORY);
+        if (address && is_hosted)
+            va_find(w, address, &base)->touched |= VA_HOSTED;
     }
     pthread_mutex_unlock(&d->memory_lock);
     return address;
+}
+
+void managed_move(CUdeviceptr address, bool is_to_host)
+{
+    struct device *d = window_device(address);
+    struct va_record *r;
+    uint64_t base, bytes;
+
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->memory_lock);
+    r = va_find(&d->managed, address, &base);
+    bytes = r ? va_own_bytes(r->bytes) : 0;
+    if (bytes && is_to_host && !(r->touched & VA_HOSTED)) {
+        sim_uncharge(&d->ledger, bytes, SIM_CHARGE_MEMORY);
+        r->touched |= VA_HOSTED;
+    } else if (bytes && !is_to_host && (r->touched & VA_HOSTED) &&
+               sim_charge(&d->ledger, bytes, SIM_CHARGE_MEMORY)) {
+        r->touched &= (uint8_t)~VA_HOSTED;
+    }
+    pthread_mutex_unlock(&d->memory_lock);
 }
 
 CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind, CUdeviceptr *out)
@@ -163,10 +188,13 @@ CUresult memory_alloc(struct CUctx_st *context, size_t bytes, enum va_kind kind,
     uint64_t address;
 
     NEED(bytes, CUDA_ERROR_INVALID_VALUE);
-    NEED(bytes <= context->device->info.total_bytes, CUDA_ERROR_OUT_OF_MEMORY);
-    address = alloc_once(context, bytes, kind);
+    NEED(kind == VA_MANAGED || bytes <= context->device->info.total_bytes,
+         CUDA_ERROR_OUT_OF_MEMORY);
+    address = alloc_once(context, bytes, kind, false);
     if (!address && pool_squeeze(context->device))
-        address = alloc_once(context, bytes, kind);
+        address = alloc_once(context, bytes, kind, false);
+    if (!address && kind == VA_MANAGED && va_own_bytes(bytes))
+        address = alloc_once(context, bytes, kind, true);
     NEED(address, CUDA_ERROR_OUT_OF_MEMORY);
     *out = address;
     return CUDA_SUCCESS;
@@ -183,6 +211,8 @@ static void give_locked(struct device *d, struct va_window *w, uint64_t base, en
                         struct physical **shared)
 {
     struct va_range gone;
+    uint64_t at;
+    bool is_hosted = va_find(w, base, &at)->touched & VA_HOSTED;
 
     *shared = NULL;
     if (kind == VA_MANAGED)
@@ -191,7 +221,7 @@ static void give_locked(struct device *d, struct va_window *w, uint64_t base, en
     if (gone.shared) {
         *shared = gone.shared;
         (void)va_restore(w, &gone);
-    } else if (gone.bytes) {
+    } else if (gone.bytes && !is_hosted) {
         sim_uncharge(&d->ledger, gone.bytes, SIM_CHARGE_MEMORY);
     }
 }

@@ -262,6 +262,11 @@ uint64_t va_room(uint64_t bytes)
                              : class_bytes(class_of(bytes));
 }
 
+uint64_t va_own_bytes(uint64_t bytes)
+{
+    return bytes > SMALL_MAX ? (bytes + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1) : 0;
+}
+
 uint64_t va_cost(const struct va_window *w, uint64_t bytes)
 {
     uint32_t c;

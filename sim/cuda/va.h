@@ -26,13 +26,15 @@ struct va_record {
     uint64_t bytes;  /* as asked for; 0 while free */
     uint32_t owner;  /* context id */
     uint16_t next;   /* free slots of a block */
-    uint8_t touched; /* its memory may be backed; VA_SYNCHRONOUS: not for that, the caller's note */
+    uint8_t touched; /* its memory may be backed; VA_SYNCHRONOUS, VA_HOSTED: not for that, the
+                        caller's notes */
     uint8_t kind;    /* enum va_kind */
 };
 
 enum va_kind { VA_DEVICE, VA_MANAGED, VA_GLOBAL, VA_ARRAY, VA_FREED };
 
 #define VA_SYNCHRONOUS 2u
+#define VA_HOSTED 4u
 #define VA_BLOCK_BYTES (1ull << 21)
 #define VA_CLASSES 40
 #define VA_BINS 32
@@ -62,6 +64,9 @@ void va_close(struct va_window *w);
 
 /* What an allocation of that size could grow to where it lies. */
 uint64_t va_room(uint64_t bytes);
+
+/* The blocks that an allocation of this size has for itself, in bytes; 0 when it shares one. */
+uint64_t va_own_bytes(uint64_t bytes);
 
 /* Physical bytes that the next va_alloc of this size takes beyond what its block has already. */
 uint64_t va_cost(const struct va_window *w, uint64_t bytes);

@@ -49,10 +49,11 @@ struct alq_gpu_list {
 
 /* What a user may tune for a share (opaque ShareConfig); zero is the default. */
 struct alq_share_tuning {
-    uint32_t policy;    /* enum alq_policy */
-    uint32_t priority;  /* 0 or 1 */
-    uint32_t log_level; /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
-    uint32_t wait_s;    /* onExhausted: 0 Fail, else Wait and for how long */
+    uint32_t policy;      /* enum alq_policy */
+    uint32_t priority;    /* 0 or 1 */
+    uint32_t log_level;   /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
+    uint32_t wait_s;      /* onExhausted: 0 Fail, else Wait and for how long */
+    uint64_t spill_bytes; /* spillToHost.limit; 0: nothing spills */
 };
 
 /* One result of a claim's allocation. */

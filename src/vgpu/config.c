@@ -55,7 +55,16 @@ int alq_config_go_private(const struct alq_config *config, struct alq_file *file
         alq_text_add_u64(&line.text, (uint64_t)-rc);
     alq_text_add(&line.text, "; the limit holds for each process by itself, not for all together");
     alq_log_end_always(&line, &said_private);
-    return alq_usage_make_private(file, config->is_env ? ALQ_SECTIONS_MAX : 1);
+    return alq_usage_make_private(file, config->is_env ? ALQ_SECTIONS_MAX : ALQ_SECTION_HOST + 1);
+}
+
+void alq_config_find_sections(const struct alq_config *config, struct alq_share *share)
+{
+    share->section = alq_file_section(share->file, share->section_index);
+    share->host_section =
+        !config->is_env && alq_file_header(share->file)->section_count > ALQ_SECTION_HOST
+            ? alq_file_section(share->file, ALQ_SECTION_HOST)
+            : NULL;
 }
 
 /* ---- share directories ----------------------------------------------------------------------- */
@@ -111,7 +120,7 @@ int alq_config_open_share(struct alq_config *config, const char *root, const cha
         if (rc)
             return rc;
     }
-    share.section = alq_file_section(share.file, 0);
+    alq_config_find_sections(config, &share);
 
     /* Ascending by id: every process charges the shares of a device in the same order. */
     for (; at > 0; at--) {
@@ -228,7 +237,7 @@ struct alq_share *alq_config_env_share(struct alq_config *config, const char *uu
     struct alq_share *share = &config->shares[count];
     *share = (struct alq_share){
         .control = control, .file = &config->files[0], .section_index = (uint32_t)section};
-    share->section = alq_file_section(share->file, share->section_index);
+    alq_config_find_sections(config, share);
     struct alq_text id = alq_text_on(share->id, sizeof(share->id));
     alq_text_add(&id, "env");
     struct alq_text text = alq_text_on(share->uuid, sizeof(share->uuid));

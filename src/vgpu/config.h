@@ -30,6 +30,9 @@ uint32_t alq_config_find(struct alq_config *config);
  * -errno of the control file. */
 int alq_config_open_share(struct alq_config *config, const char *root, const char *id);
 
+/* Where the share's sections are, once its file is mapped (anew). */
+void alq_config_find_sections(const struct alq_config *config, struct alq_share *share);
+
 /* Nothing shared is to be had of this usage file (rc: why): says so, once, and takes memory of this
  * process instead. 0 or -ENOMEM. */
 int alq_config_go_private(const struct alq_config *config, struct alq_file *file, const char *path,

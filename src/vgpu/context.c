@@ -4,6 +4,7 @@
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/pool.h"
+#include "vgpu/memory/spill.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
 #include "vgpu/submit.h"
@@ -127,19 +128,23 @@ void alq_context_forget(void)
 struct sum {
     uint64_t counted_bytes;
     uint64_t overhead_bytes;
+    uint64_t spilled_bytes;
 };
 
 static void add_up(const struct alq_entry_value *value, void *data)
 {
     struct sum *sum = data;
-    sum->counted_bytes += value->counted_bytes;
+    if (value->kind == ALQ_KIND_SPILLED)
+        sum->spilled_bytes += value->counted_bytes;
+    else
+        sum->counted_bytes += value->counted_bytes;
     sum->overhead_bytes += value->overhead_bytes;
 }
 
 /* The driver has ended the context: what lived in it is free. */
 static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
 {
-    struct sum sum = {0, charged_bytes};
+    struct sum sum = {.overhead_bytes = charged_bytes};
     if (number) {
         alq_table_take_context(number, add_up, &sum);
         alq_lock_take(&alq_process_page()->lock_context);
@@ -148,6 +153,7 @@ static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
         alq_lock_drop(&alq_process_page()->lock_context);
     }
     alq_uncharge(dev, sum.counted_bytes, sum.overhead_bytes);
+    alq_spill_give_back(dev, sum.spilled_bytes);
     if (charged_bytes)
         alq_charge_contexts(dev, -1);
 }

@@ -110,7 +110,7 @@ static int attach_all(void)
             break;
         for (uint32_t s = 0; s < config.share_count; s++)
             if (config.shares[s].file == file)
-                config.shares[s].section = alq_file_section(file, config.shares[s].section_index);
+                alq_config_find_sections(&config, &config.shares[s]);
     }
     return rc;
 }

@@ -37,6 +37,7 @@ struct alq_share {
     /* NULL until the usage file is mapped (alq_core_attach). The slot of this process is
      * section->slots[*slot]. */
     struct alq_usage_section *section;
+    struct alq_usage_section *host_section; /* NULL: it may not spill */
 };
 
 /* One device of this process that has at least one share. */

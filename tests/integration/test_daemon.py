@@ -201,12 +201,24 @@ class Daemon(SharedDaemon):
         self.assertEqual(control(self.world, f"{claim[2]}-0")[3:], (1, 1, 0))
         self.assertEqual(control(self.world, f"{claim[2]}-1")[3:], (2, 1, 4))
 
+    def test_spill_is_in_control_and_has_a_section_of_its_own(self):
+        spill = self.config(self.share_config(memory={"spillToHost": {"limit": "8Gi"}}), requests=["b"])
+        claim = self.claim("spills", [result("a"), result("b")], config=[spill])
+        for _ in range(2):  # the second time over what is there
+            self.assertEqual(self.prepare(claim).error, "")
+            for index, (limit, sections) in enumerate(((0, 1), (8 * GIB, 2))):
+                share = pathlib.Path(self.world.path("run/shares", f"{claim[2]}-{index}"))
+                self.assertEqual(struct.unpack_from("<Q", (share / "control").read_bytes(), 512 + 48)[0], limit)
+                usage = (share / "usage").read_bytes()
+                self.assertEqual((len(usage), struct.unpack_from("<I", usage, 20)[0]), (4096 + sections * 135168, sections))
+
     def test_wrong_configuration_is_an_error(self):
         for number, (parameters, word) in enumerate((
                 (self.share_config(compte={}), "compte"), (self.share_config(compute={"policy": "Hrad"}), "Hrad"),
                 (self.share_config(compute={"policy": "Hard", "x": 1}), "x"),
                 (self.share_config(compute={"priority": 2}), "compute.priority"),
                 (self.share_config(memory={"waitSeconds": 5}), "onExhausted: Wait"),
+                (self.share_config(memory={"spillToHost": {"limit": "8Gx"}}), "memory.spillToHost.limit"),
                 ({"apiVersion": "v1", "kind": "GpuConfig"}, "GpuConfig"), (self.share_config(logLevel=3), "logLevel"))):
             with self.subTest(word):
                 self.refused(self.claim(f"wrong-{number}", [result()], config=[self.config(parameters)]), word)

@@ -34,16 +34,16 @@ GRANULE = 512
 STATE = {}
 
 
-def control(share, uuid, memory, *, context=0, correction=0, pct=100, policy=0, log=0, wait=0):
+def control(share, uuid, memory, *, context=0, correction=0, pct=100, policy=0, log=0, wait=0, spill=0):
     """include/aliquot/share.h, struct alq_control."""
-    values = struct.pack("<QQqIIIIII", memory, context, correction, pct, policy, 0, 1000000, log, wait).ljust(256, b"\0")
+    values = struct.pack("<QQqIIIIIIQ", memory, context, correction, pct, policy, 0, 1000000, log, wait, spill).ljust(256, b"\0")
     head = struct.pack("<QII64s48s", 0x314C525443514C41, 1, 4096, share.encode(), uuid.encode()).ljust(512, b"\0")
     return (head + values).ljust(4096, b"\0")
 
 
-def usage(uuid):
-    head = struct.pack("<QIIIIII", 0x3147415355514C41, 1, 4096, 135168, 1, 1024, 128).ljust(4096, b"\0")
-    return head + uuid.encode().ljust(135168, b"\0")
+def usage(uuid, sections=1):
+    head = struct.pack("<QIIIIII", 0x3147415355514C41, 1, 4096, 135168, sections, 1024, 128).ljust(4096, b"\0")
+    return head + uuid.encode().ljust(sections * 135168, b"\0")
 
 
 def setUpModule():
@@ -154,7 +154,7 @@ class Case(unittest.TestCase):
         directory = self.shares / name
         directory.mkdir(exist_ok=True)
         (directory / "control").write_bytes(control(name, UUIDS[device], memory, **values))
-        (directory / "usage").write_bytes(usage(UUIDS[device]))
+        (directory / "usage").write_bytes(usage(UUIDS[device], 2 if values.get("spill") else 1))
 
     def publish(self, memory, name="claim-0", device=0, **values):
         """Into the other copy, in place, then the sequence, as the daemon does."""

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/quantity.h"
 
 #define WAIT_DEFAULT_S 30u
 
@@ -94,8 +95,30 @@ static int take_wait(const json_t *memory, struct alq_share_tuning *tuning, stru
     return 0;
 }
 
-/* The control file has no field for spilling yet: asked for, it is refused, since to ignore it
- * would be to promise what is not kept. */
+static int take_spill(const json_t *memory, struct alq_share_tuning *tuning, struct alq_err *err)
+{
+    static const char *const keys[] = {"limit", NULL};
+    const json_t *spill;
+    struct alq_quantity limit;
+    uint64_t bytes;
+    int rc = take_object(memory, "spillToHost", keys, &spill, err);
+    if (rc || !spill)
+        return rc;
+    const char *text = json_string_value(json_object_get(spill, "limit"));
+    if (!text)
+        return alq_err_set(err, ALQ_EINVAL,
+                           "memory.spillToHost.limit: not a quantity in quotes, like \"8Gi\"");
+    rc = alq_quantity_parse(text, strlen(text), &limit, err);
+    if (!rc)
+        rc = alq_quantity_to_u64(limit, &bytes, err);
+    if (!rc && bytes > INT64_MAX)
+        rc = alq_err_set(err, ALQ_ERANGE, "\"%.64s\" is more than any host has", text);
+    if (rc)
+        return alq_err_wrap(err, "memory.spillToHost.limit");
+    tuning->spill_bytes = bytes;
+    return 0;
+}
+
 static int take_memory(const json_t *root, struct alq_share_tuning *tuning, struct alq_err *err)
 {
     static const char *const keys[] = {"onExhausted", "waitSeconds", "spillToHost", NULL};
@@ -104,12 +127,7 @@ static int take_memory(const json_t *root, struct alq_share_tuning *tuning, stru
     if (rc || !memory)
         return rc;
     rc = take_wait(memory, tuning, err);
-    if (rc)
-        return rc;
-    if (json_object_get(memory, "spillToHost"))
-        return alq_err_set(err, ALQ_ENOTSUP,
-                           "memory.spillToHost is not supported by this version; leave it out");
-    return 0;
+    return rc ? rc : take_spill(memory, tuning, err);
 }
 
 int alq_share_config_apply(const json_t *parameters, struct alq_share_tuning *tuning,

@@ -13,8 +13,7 @@
 
 #define ALQ_SHARE_CONFIG_API_VERSION "config.aliquot.dev/v1alpha1"
 
-/* Lays the fields that parameters names over *tuning. ALQ_EINVAL: wrong; ALQ_ENOTSUP: right, but
- * not in this version. */
+/* Lays the fields that parameters names over *tuning. ALQ_EINVAL, ALQ_ERANGE: what is wrong. */
 int alq_share_config_apply(const json_t *parameters, struct alq_share_tuning *tuning,
                            struct alq_err *err);
 

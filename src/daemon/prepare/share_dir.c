@@ -77,6 +77,7 @@ static void fill_values(const struct alq_config *cfg, const struct alq_share_spe
     v->priority = share->tuning.priority;
     v->log_level = share->tuning.log_level;
     v->memory_wait_s = share->tuning.wait_s;
+    v->memory_spill_bytes = share->tuning.spill_bytes;
     v->time_correction_ppm = ALQ_TIME_CORRECTION_ONE;
 }
 
@@ -194,14 +195,15 @@ static int ensure_usage(const struct alq_share_spec *share, int dir, int *is_new
                         struct alq_err *err)
 {
     alq_auto_close int fd = -1;
-    int rc = open_file(dir, "usage", 0666, ALQ_USAGE_BYTES(1), is_new, &fd, what, err);
+    uint32_t sections = share->tuning.spill_bytes ? ALQ_SECTION_HOST + 1 : ALQ_SECTION_DEVICE + 1;
+    int rc = open_file(dir, "usage", 0666, ALQ_USAGE_BYTES(sections), is_new, &fd, what, err);
     if (rc)
         return rc;
     struct alq_usage_header have, want = {.magic = ALQ_USAGE_MAGIC,
                                           .version = ALQ_SHARE_VERSION,
                                           .header_bytes = ALQ_USAGE_HEADER_BYTES,
                                           .section_bytes = sizeof(struct alq_usage_section),
-                                          .section_count = 1,
+                                          .section_count = sections,
                                           .slot_count = ALQ_SLOTS,
                                           .slot_bytes = sizeof(struct alq_slot)};
     char uuid[ALQ_UUID_BYTES];

@@ -36,13 +36,14 @@ static int format_header(char out[HEADER_MAX_BYTES], uint32_t crc, size_t len)
 
 static json_t *share_json(const struct alq_share_spec *s, const char *pool)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:i, s:b, s:{s:i, s:i, s:i, s:i}, s:s, s:s, s:s, s:s}",
-                     "gpu", s->gpu_uuid, "minor", (json_int_t)s->gpu_minor, "gpuMemory",
-                     (json_int_t)s->gpu_memory_bytes, "memory", (json_int_t)s->memory_bytes,
-                     "cores", (int)s->cores_pct, "admin", s->is_admin, "tuning", "policy",
-                     (int)s->tuning.policy, "priority", (int)s->tuning.priority, "logLevel",
-                     (int)s->tuning.log_level, "waitSeconds", (int)s->tuning.wait_s, "request",
-                     s->request, "pool", pool, "device", s->device, "shareID", s->share_uuid);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:i, s:b, s:{s:i, s:i, s:i, s:i, s:I}, s:s, s:s, s:s, s:s}", "gpu",
+        s->gpu_uuid, "minor", (json_int_t)s->gpu_minor, "gpuMemory",
+        (json_int_t)s->gpu_memory_bytes, "memory", (json_int_t)s->memory_bytes, "cores",
+        (int)s->cores_pct, "admin", s->is_admin, "tuning", "policy", (int)s->tuning.policy,
+        "priority", (int)s->tuning.priority, "logLevel", (int)s->tuning.log_level, "waitSeconds",
+        (int)s->tuning.wait_s, "spill", (json_int_t)s->tuning.spill_bytes, "request", s->request,
+        "pool", pool, "device", s->device, "shareID", s->share_uuid);
 }
 
 int alq_record_encode(const struct alq_record *record, char **data, size_t *len,
@@ -139,6 +140,8 @@ static int take_share(const json_t *object, const char *uid, uint32_t index,
         rc = take_u32(tuning, "logLevel", 4, &s->tuning.log_level, err);
     if (!rc && json_object_get(tuning, "waitSeconds")) /* not in records of the first version */
         rc = take_u32(tuning, "waitSeconds", ALQ_WAIT_MAX_S, &s->tuning.wait_s, err);
+    if (!rc && json_object_get(tuning, "spill")) /* nor in those before spillToHost */
+        rc = take_number(tuning, "spill", INT64_MAX, &s->tuning.spill_bytes, err);
     if (!rc)
         rc = take_text(object, "request", s->request, sizeof(s->request), err);
     if (!rc)

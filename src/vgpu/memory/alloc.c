@@ -7,8 +7,10 @@
 
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/pool.h"
+#include "vgpu/memory/spill.h"
 
-CUresult alq_ticket_take(struct alq_ticket *t, uint64_t counted_bytes, uint64_t overhead_bytes)
+CUresult alq_ticket_take_somewhere(struct alq_ticket *t, uint64_t counted_bytes,
+                                   uint64_t overhead_bytes, uint64_t spill_bytes)
 {
     *t = (struct alq_ticket){.counted_bytes = counted_bytes,
                              .overhead_bytes = (uint32_t)overhead_bytes};
@@ -20,16 +22,30 @@ CUresult alq_ticket_take(struct alq_ticket *t, uint64_t counted_bytes, uint64_t 
     /* Without a context, or for nothing, the driver has its own answer. */
     if (!here.dev || counted_bytes == 0)
         return CUDA_SUCCESS;
-    if (!alq_admit(here.dev, counted_bytes, overhead_bytes))
+    enum alq_place place =
+        alq_admit_somewhere(here.dev, counted_bytes, overhead_bytes, spill_bytes);
+    if (place == ALQ_PLACE_NONE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     t->dev = here.dev;
     t->context = here.context;
+    t->is_on_host = place == ALQ_PLACE_HOST;
+    if (t->is_on_host) {
+        t->counted_bytes = spill_bytes;
+        t->overhead_bytes = 0;
+    }
     return CUDA_SUCCESS;
+}
+
+CUresult alq_ticket_take(struct alq_ticket *t, uint64_t counted_bytes, uint64_t overhead_bytes)
+{
+    return alq_ticket_take_somewhere(t, counted_bytes, overhead_bytes, 0);
 }
 
 void alq_ticket_give_back(const struct alq_ticket *t)
 {
-    if (t->dev)
+    if (t->dev && t->is_on_host)
+        alq_spill_give_back(t->dev, t->counted_bytes);
+    else if (t->dev)
         alq_uncharge(t->dev, t->counted_bytes, t->overhead_bytes);
 }
 
@@ -54,6 +70,8 @@ void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *v
         alq_table_put(handle, value);
     } else if (value->kind == ALQ_KIND_POOL) {
         alq_pool_freed(value->overhead_bytes, value->counted_bytes);
+    } else if (value->kind == ALQ_KIND_SPILLED) {
+        alq_spill_give_back(alq_dev_at(value->device), value->counted_bytes);
     } else {
         alq_uncharge(alq_dev_at(value->device), value->counted_bytes, value->overhead_bytes);
     }
@@ -68,29 +86,45 @@ static CUresult free_linear(CUdeviceptr ptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* `bytes` names what is asked for; the driver writes to *out. */
-#define ALLOC(name, kind, params, args, free_it)                                                   \
-    ALQ_HOOK CUresult name params                                                                  \
+#define ALLOC_LINEAR(name, ptr_type, size_type)                                                    \
+    ALQ_HOOK CUresult name(ptr_type *out, size_type bytes)                                         \
     {                                                                                              \
         struct alq_ticket t;                                                                       \
+        CUdeviceptr spilled;                                                                       \
         if (!ALQ_HAS(name))                                                                        \
             return alq_absent(ALQ_CU_##name);                                                      \
         if (!alq_core_is_on() || !out)                                                             \
-            return ALQ_CALL(name, args);                                                           \
-        CUresult result = alq_ticket_take(&t, bytes, alq_slack(bytes));                            \
-        if (result != CUDA_SUCCESS)                                                                \
-            return result;                                                                         \
-        result = ALQ_CALL(name, args);                                                             \
-        ALQ_ALLOCATED(result, t, *out, kind, free_it);                                             \
+            return ALQ_CALL(name, out, bytes);                                                     \
+        CUresult result = alq_ticket_take_somewhere(&t, bytes, alq_slack(bytes), bytes);           \
+        if (result == CUDA_SUCCESS && t.is_on_host) {                                              \
+            result = alq_spill_serve(&t, (ptr_type)-1, &spilled);                                  \
+            if (result == CUDA_SUCCESS)                                                            \
+                *out = (ptr_type)spilled;                                                          \
+        } else if (result == CUDA_SUCCESS) {                                                       \
+            result = ALQ_CALL(name, out, bytes);                                                   \
+            ALQ_ALLOCATED(result, t, *out, ALQ_KIND_LINEAR, free_linear(*out));                    \
+        }                                                                                          \
         return result;                                                                             \
     }
 
-ALLOC(cuMemAlloc, ALQ_KIND_LINEAR, (CUdeviceptr_v1 * out, unsigned int bytes), ARGS(out, bytes),
-      free_linear(*out))
-ALLOC(cuMemAlloc_v2, ALQ_KIND_LINEAR, (CUdeviceptr * out, size_t bytes), ARGS(out, bytes),
-      free_linear(*out))
-ALLOC(cuMemAllocManaged, ALQ_KIND_LINEAR, (CUdeviceptr * out, size_t bytes, unsigned int flags),
-      ARGS(out, bytes, flags), free_linear(*out))
+ALLOC_LINEAR(cuMemAlloc, CUdeviceptr_v1, unsigned int)
+ALLOC_LINEAR(cuMemAlloc_v2, CUdeviceptr, size_t)
+
+ALQ_HOOK CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
+{
+    struct alq_ticket t;
+
+    if (!ALQ_HAS(cuMemAllocManaged))
+        return alq_absent(ALQ_CU_cuMemAllocManaged);
+    if (!alq_core_is_on() || !out)
+        return ALQ_CALL(cuMemAllocManaged, out, bytes, flags);
+    CUresult result = alq_ticket_take(&t, bytes, alq_slack(bytes));
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ALQ_CALL(cuMemAllocManaged, out, bytes, flags);
+    ALQ_ALLOCATED(result, t, *out, ALQ_KIND_LINEAR, free_linear(*out));
+    return result;
+}
 
 /* Rows are padded to the driver's pitch, which it tells only afterwards: reserved with the granule,
  * settled with the truth. */
@@ -126,11 +160,23 @@ static bool pitch_guess(uint64_t width, uint64_t height, uint64_t *bytes)
            !__builtin_mul_overflow(width, height, bytes);
 }
 
+/* Rows as far apart as every card so far has them; the driver has no pitched memory on the host. */
+static uint64_t spill_pitch(uint64_t width)
+{
+    return width + alq_slack(width);
+}
+
+static bool is_element(unsigned int bytes)
+{
+    return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
 #define ALLOC_PITCH(name, ptr_type, size_type)                                                     \
     ALQ_HOOK CUresult name(ptr_type *out, size_type *pitch, size_type width, size_type height,     \
                            unsigned int element)                                                   \
     {                                                                                              \
         struct alq_ticket t;                                                                       \
+        CUdeviceptr spilled;                                                                       \
         uint64_t guess = 0;                                                                        \
         if (!ALQ_HAS(name))                                                                        \
             return alq_absent(ALQ_CU_##name);                                                      \
@@ -138,9 +184,18 @@ static bool pitch_guess(uint64_t width, uint64_t height, uint64_t *bytes)
             return ALQ_CALL(name, out, pitch, width, height, element);                             \
         if (!pitch_guess(width, height, &guess))                                                   \
             guess = UINT64_MAX;                                                                    \
-        CUresult result = alq_ticket_take(&t, guess, 0);                                           \
+        CUresult result = alq_ticket_take_somewhere(                                               \
+            &t, guess, 0, is_element(element) && spill_pitch(width) <= (size_type)-1 ? guess : 0); \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
+        if (t.is_on_host) {                                                                        \
+            result = alq_spill_serve(&t, (ptr_type)-1, &spilled);                                  \
+            if (result != CUDA_SUCCESS)                                                            \
+                return result;                                                                     \
+            *out = (ptr_type)spilled;                                                              \
+            *pitch = (size_type)spill_pitch(width);                                                \
+            return result;                                                                         \
+        }                                                                                          \
         result = ALQ_CALL(name, out, pitch, width, height, element);                               \
         return t.dev && result == CUDA_SUCCESS ? settle_pitch(result, &t, *out, *pitch, height)    \
                                                : settle_pitch(result, &t, 0, 0, 0);                \

@@ -16,10 +16,21 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What the sum of a share may reach: its limit less the daemon's correction. */
-static uint64_t ceiling_of(const struct alq_share *share)
+enum book { BOOK_DEVICE, BOOK_HOST };
+
+/* NULL: the share has no such book. */
+static struct alq_usage_section *section_of(const struct alq_share *share, enum book book)
+{
+    return book == BOOK_HOST ? share->host_section : share->section;
+}
+
+/* What the sum of a share may reach: on the device its limit less the daemon's correction. */
+static uint64_t ceiling_of(const struct alq_share *share, enum book book)
 {
     const struct alq_control_values *values = alq_control_now(share);
+    if (book == BOOK_HOST)
+        return share->host_section ? __atomic_load_n(&values->memory_spill_bytes, __ATOMIC_RELAXED)
+                                   : 0;
     uint64_t limit = __atomic_load_n(&values->memory_limit_bytes, __ATOMIC_RELAXED);
     int64_t correction = __atomic_load_n(&values->overhead_correction_bytes, __ATOMIC_RELAXED);
     uint64_t ceiling;
@@ -29,10 +40,10 @@ static uint64_t ceiling_of(const struct alq_share *share)
     return __builtin_add_overflow(limit, 0 - (uint64_t)correction, &ceiling) ? UINT64_MAX : ceiling;
 }
 
-static struct alq_slot *slot_of(const struct alq_share *share, uint32_t *number)
+static struct alq_slot *slot_of(const struct alq_share *share, enum book book, uint32_t *number)
 {
     *number = atomic_load_explicit(&share->file->slot, memory_order_acquire);
-    return &share->section->slots[*number];
+    return &section_of(share, book)->slots[*number];
 }
 
 static void show(struct alq_slot *slot, uint64_t counted, uint64_t overhead)
@@ -43,33 +54,39 @@ static void show(struct alq_slot *slot, uint64_t counted, uint64_t overhead)
 
 /* Caller holds lock_ledger. The figures of a kind, summed over the shares, are the process's, so
  * both parts are found. */
-static void give(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+static void give(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t overhead)
 {
     for (uint32_t i = dev->share_count; i-- > 0 && (counted || overhead);) {
+        struct alq_usage_section *section = section_of(dev->share[i], book);
+        if (!section)
+            continue;
         uint32_t number;
-        struct alq_slot *slot = slot_of(dev->share[i], &number);
+        struct alq_slot *slot = slot_of(dev->share[i], book, &number);
         uint64_t c = min_u64(counted, slot->counted_bytes),
                  o = min_u64(overhead, slot->overhead_bytes);
         show(slot, -c, -o);
-        alq_ledger_give(dev->share[i]->section, number, c + o);
+        alq_ledger_give(section, number, c + o);
         counted -= c;
         overhead -= o;
     }
 }
 
 /* Caller holds lock_ledger. */
-static bool take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+static bool take(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t overhead)
 {
     uint64_t had_counted = 0, had_overhead = 0;
 
     for (uint32_t i = 0; i < dev->share_count; i++) {
         struct alq_share *share = dev->share[i];
+        struct alq_usage_section *section = section_of(share, book);
         uint64_t rest = counted + overhead;
         bool is_last = i + 1 == dev->share_count;
+        if (!section)
+            continue;
         uint32_t number;
-        struct alq_slot *slot = slot_of(share, &number);
+        struct alq_slot *slot = slot_of(share, book, &number);
         uint64_t got =
-            alq_ledger_take(share->section, number, is_last ? rest : 1, rest, ceiling_of(share));
+            alq_ledger_take(section, number, is_last ? rest : 1, rest, ceiling_of(share, book));
         uint64_t c = min_u64(counted, got), o = got - c;
         show(slot, c, o);
         counted -= c;
@@ -79,7 +96,7 @@ static bool take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
         had_counted += c;
         had_overhead += o;
     }
-    give(dev, had_counted, had_overhead);
+    give(dev, book, had_counted, had_overhead);
     return false;
 }
 
@@ -92,11 +109,27 @@ static uint32_t reap(struct alq_share *const *shares, uint32_t count)
     return found;
 }
 
-static bool try_take(struct alq_dev *dev, uint64_t counted, uint64_t overhead)
+static bool try_take(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t overhead)
 {
     alq_lock_take(&alq_process_page()->lock_ledger);
-    bool ok = take(dev, counted, overhead);
+    bool ok = take(dev, book, counted, overhead);
     alq_lock_drop(&alq_process_page()->lock_ledger);
+    return ok;
+}
+
+/* A try follows every reaping, also one that found nothing: another process may have reaped
+ * meanwhile. Two processes may each hold a part of several shares while neither gets its whole:
+ * step back and try again. */
+static bool charge(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t overhead)
+{
+    bool ok = try_take(dev, book, counted, overhead), is_hopeful = true;
+
+    for (int i = 1; !ok && is_hopeful && i < ATTEMPTS; i++) {
+        is_hopeful = reap(dev->share, dev->share_count) || dev->share_count > 1;
+        if (i > 1)
+            alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
+        ok = try_take(dev, book, counted, overhead);
+    }
     return ok;
 }
 
@@ -135,18 +168,52 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
         return false;
     if (bytes == 0)
         return true;
-    bool ok = try_take(dev, counted_bytes, overhead_bytes);
-    /* A try follows every reaping, also one that found nothing: another process may have reaped
-     * meanwhile. Two processes may each hold a part of several shares while neither gets its whole:
-     * step back and try again. */
-    bool is_hopeful = true;
-    for (int i = 1; !ok && is_hopeful && i < ATTEMPTS; i++) {
-        is_hopeful = reap(dev->share, dev->share_count) || dev->share_count > 1;
-        if (i > 1)
-            alq_sys_sleep_ns((uint64_t)(alq_sys_getpid() % 97 + 3) * 1000);
-        ok = try_take(dev, counted_bytes, overhead_bytes);
+    return charge(dev, BOOK_DEVICE, counted_bytes, overhead_bytes);
+}
+
+/* What this process holds and all may, over the shares of the device. */
+struct position {
+    uint64_t own_bytes, ceiling_bytes;
+};
+
+static struct position position_of(const struct alq_dev *dev, enum book book)
+{
+    struct position at = {0, 0};
+
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        struct alq_usage_section *section = section_of(dev->share[i], book);
+        if (!section)
+            continue;
+        uint32_t number;
+        slot_of(dev->share[i], book, &number);
+        at.own_bytes += alq_ledger_held(section, number);
+        if (__builtin_add_overflow(at.ceiling_bytes, ceiling_of(dev->share[i], book),
+                                   &at.ceiling_bytes))
+            at.ceiling_bytes = UINT64_MAX;
     }
-    return ok;
+    return at;
+}
+
+static bool has_place(struct position at, uint64_t bytes)
+{
+    uint64_t sum;
+    return !__builtin_add_overflow(at.own_bytes, bytes, &sum) && sum <= at.ceiling_bytes;
+}
+
+bool alq_charge_host(struct alq_dev *dev, uint64_t bytes)
+{
+    if (bytes == 0 || alq_core_attach() != 0 || !has_place(position_of(dev, BOOK_HOST), bytes))
+        return false;
+    return charge(dev, BOOK_HOST, bytes, 0);
+}
+
+void alq_uncharge_host(struct alq_dev *dev, uint64_t bytes)
+{
+    if (bytes == 0 || alq_core_attach() != 0)
+        return;
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    give(dev, BOOK_HOST, bytes, 0);
+    alq_lock_drop(&alq_process_page()->lock_ledger);
 }
 
 bool alq_charge_is_over(const struct alq_dev *dev)
@@ -154,28 +221,24 @@ bool alq_charge_is_over(const struct alq_dev *dev)
     if (alq_core_attach() != 0)
         return false;
     for (uint32_t i = 0; i < dev->share_count; i++)
-        if (alq_ledger_total(dev->share[i]->section) > ceiling_of(dev->share[i]))
+        if (alq_ledger_total(dev->share[i]->section) > ceiling_of(dev->share[i], BOOK_DEVICE))
             return true;
     return false;
 }
 
-uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes)
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes)
 {
-    uint64_t wait_s = 0, own = 0, ceiling = 0, sum;
+    uint64_t wait_s = 0;
 
     if (alq_core_attach() != 0)
         return 0;
     for (uint32_t i = 0; i < dev->share_count; i++) {
         const struct alq_share *share = dev->share[i];
         uint64_t its = __atomic_load_n(&alq_control_now(share)->memory_wait_s, __ATOMIC_RELAXED);
-        uint32_t number;
-        slot_of(share, &number);
-        own += alq_ledger_held(share->section, number);
-        if (__builtin_add_overflow(ceiling, ceiling_of(share), &ceiling))
-            ceiling = UINT64_MAX;
         wait_s = its > wait_s ? its : wait_s;
     }
-    bool can_fit = !__builtin_add_overflow(own, bytes, &sum) && sum <= ceiling;
+    bool can_fit = wait_s && (has_place(position_of(dev, BOOK_DEVICE), bytes) ||
+                              (spill_bytes && has_place(position_of(dev, BOOK_HOST), spill_bytes)));
     return can_fit ? wait_s * 1000000000u : 0;
 }
 
@@ -184,11 +247,12 @@ void alq_charge_taken(struct alq_dev *dev, uint64_t counted_bytes, uint64_t over
     struct alq_share *share = dev->share[dev->share_count - 1];
     uint64_t bytes = counted_bytes + overhead_bytes;
 
-    if (bytes == 0 || alq_core_attach() != 0 || try_take(dev, counted_bytes, overhead_bytes))
+    if (bytes == 0 || alq_core_attach() != 0 ||
+        try_take(dev, BOOK_DEVICE, counted_bytes, overhead_bytes))
         return;
     alq_lock_take(&alq_process_page()->lock_ledger);
     uint32_t number;
-    struct alq_slot *slot = slot_of(share, &number);
+    struct alq_slot *slot = slot_of(share, BOOK_DEVICE, &number);
     if (alq_ledger_take(share->section, number, bytes, bytes, UINT64_MAX))
         show(slot, counted_bytes, overhead_bytes);
     alq_lock_drop(&alq_process_page()->lock_ledger);
@@ -202,7 +266,7 @@ void alq_charge_move(struct alq_dev *dev, int64_t bytes)
     alq_lock_take(&alq_process_page()->lock_ledger);
     for (uint32_t i = dev->share_count; i-- > 0 && rest;) {
         uint32_t number;
-        struct alq_slot *slot = slot_of(dev->share[i], &number);
+        struct alq_slot *slot = slot_of(dev->share[i], BOOK_DEVICE, &number);
         uint64_t part = min_u64(rest, bytes > 0 ? slot->overhead_bytes : slot->counted_bytes);
         show(slot, bytes > 0 ? part : 0 - part, bytes > 0 ? 0 - part : part);
         rest -= part;
@@ -215,7 +279,7 @@ void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead
     if (alq_core_attach() != 0)
         return;
     alq_lock_take(&alq_process_page()->lock_ledger);
-    give(dev, counted_bytes, overhead_bytes);
+    give(dev, BOOK_DEVICE, counted_bytes, overhead_bytes);
     alq_lock_drop(&alq_process_page()->lock_ledger);
 }
 
@@ -225,7 +289,7 @@ void alq_charge_contexts(struct alq_dev *dev, int change)
 
     if (alq_core_attach() != 0)
         return;
-    struct alq_slot *slot = slot_of(dev->share[0], &number);
+    struct alq_slot *slot = slot_of(dev->share[0], BOOK_DEVICE, &number);
     __atomic_fetch_add(&slot->contexts, (uint32_t)change, __ATOMIC_RELAXED);
 }
 
@@ -234,7 +298,8 @@ void alq_room_of(struct alq_share *const *shares, uint32_t count, struct alq_roo
     *out = (struct alq_room){.limit_bytes = alq_shares_limit_bytes(shares, count)};
     reap(shares, count);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t total = alq_ledger_total(shares[i]->section), ceiling = ceiling_of(shares[i]);
+        uint64_t total = alq_ledger_total(shares[i]->section),
+                 ceiling = ceiling_of(shares[i], BOOK_DEVICE);
         out->held_bytes += total;
         if (ceiling > total &&
             __builtin_add_overflow(out->free_bytes, ceiling - total, &out->free_bytes))

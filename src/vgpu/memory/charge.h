@@ -3,7 +3,8 @@
  * Reserving device memory with the shares of a device, and giving it back: the ledger, over all
  * shares, with a look for dead processes before a refusal. Shares are charged in order of their id,
  * the rest to the next; what is given back comes off the last first, so no allocation needs to know
- * which share paid. No driver call here, no lock held on return. Any thread.
+ * which share paid. Each share keeps two books: of the device's memory, and of memory on the host
+ * that stands for it (spill.h). No driver call here, no lock held on return. Any thread.
  */
 #ifndef ALQ_VGPU_MEMORY_CHARGE_H
 #define ALQ_VGPU_MEMORY_CHARGE_H
@@ -32,8 +33,13 @@ bool alq_charge_is_over(const struct alq_dev *dev);
 void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 
 /* How long the device's shares let an allocation wait for other processes; 0 where those could not
- * make room for it, for the process itself holds too much. */
-uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes);
+ * make room for it, neither on the device nor (spill_bytes not 0) on the host, for the process
+ * itself holds too much. */
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes);
+
+/* The same by the spill limits of the device's shares; false for 0 bytes, too. */
+bool alq_charge_host(struct alq_dev *dev, uint64_t bytes);
+void alq_uncharge_host(struct alq_dev *dev, uint64_t bytes);
 
 /* What the driver has taken already: charged beyond the limit where it must, so that the next
  * admission fails. */

@@ -216,32 +216,60 @@ static bool squeeze(const struct alq_dev *dev)
     return after < before;
 }
 
+/* What is asked for, and where it may be. */
+struct wish {
+    uint64_t counted_bytes, overhead_bytes, spill_bytes;
+};
+
+static enum alq_place try_places(struct alq_dev *dev, const struct wish *wish)
+{
+    if (alq_charge(dev, wish->counted_bytes, wish->overhead_bytes))
+        return ALQ_PLACE_DEVICE;
+    return alq_charge_host(dev, wish->spill_bytes) ? ALQ_PLACE_HOST : ALQ_PLACE_NONE;
+}
+
 /* onExhausted: Wait. Other processes do not tell when they free, so it looks again, every 10 ms at
  * the longest. A signal ends a nap, not the wait. */
-static bool wait_for_room(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+static enum alq_place wait_for_room(struct alq_dev *dev, const struct wish *wish)
 {
-    uint64_t wait_ns = alq_charge_wait_ns(dev, counted_bytes + overhead_bytes), start_ns, nap_ns;
+    uint64_t bytes, wait_ns, start_ns, nap_ns;
+
+    if (__builtin_add_overflow(wish->counted_bytes, wish->overhead_bytes, &bytes))
+        bytes = UINT64_MAX;
+    wait_ns = alq_charge_wait_ns(dev, bytes, wish->spill_bytes);
 
     if (wait_ns == 0)
-        return false;
+        return ALQ_PLACE_NONE;
     start_ns = alq_clock_ns();
     for (nap_ns = NAP_FIRST_NS; alq_clock_ns() - start_ns < wait_ns;
          nap_ns = min_u64(nap_ns * 2, NAP_LAST_NS)) {
         alq_sys_sleep_ns(nap_ns);
-        if (alq_charge(dev, counted_bytes, overhead_bytes))
-            return true;
+        enum alq_place place = try_places(dev, wish);
+        if (place != ALQ_PLACE_NONE)
+            return place;
     }
-    return false;
+    return ALQ_PLACE_NONE;
+}
+
+enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
+                                   uint64_t overhead_bytes, uint64_t spill_bytes)
+{
+    struct wish wish = {counted_bytes, overhead_bytes, spill_bytes};
+
+    if (alq_charge(dev, counted_bytes, overhead_bytes) ||
+        (squeeze(dev) && alq_charge(dev, counted_bytes, overhead_bytes)))
+        return ALQ_PLACE_DEVICE;
+    if (alq_charge_host(dev, spill_bytes))
+        return ALQ_PLACE_HOST;
+    enum alq_place place = wait_for_room(dev, &wish);
+    if (place == ALQ_PLACE_NONE)
+        alq_charge_refused(dev, counted_bytes, overhead_bytes);
+    return place;
 }
 
 bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
 {
-    if (alq_charge(dev, counted_bytes, overhead_bytes) ||
-        (squeeze(dev) && alq_charge(dev, counted_bytes, overhead_bytes)) ||
-        wait_for_room(dev, counted_bytes, overhead_bytes))
-        return true;
-    alq_charge_refused(dev, counted_bytes, overhead_bytes);
-    return false;
+    return alq_admit_somewhere(dev, counted_bytes, overhead_bytes, 0) == ALQ_PLACE_DEVICE;
 }
 
 bool alq_pool_begin(struct alq_pool *pool, uint64_t bytes, struct alq_pool_call *call)

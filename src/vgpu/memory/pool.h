@@ -25,6 +25,15 @@ struct alq_pool;
  */
 bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 
+/*
+ * The same for what the host's memory may stand in for: where the device has no room, spill_bytes
+ * (0: it may not) are reserved on the host. Both are tried before onExhausted has its say, and
+ * again while it waits.
+ */
+enum alq_place { ALQ_PLACE_NONE, ALQ_PLACE_DEVICE, ALQ_PLACE_HOST };
+enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
+                                   uint64_t overhead_bytes, uint64_t spill_bytes);
+
 /* The pool behind a handle; NULL: it is not to be charged (another process's, no share there, no
  * pool). An error is the driver's answer to a question of ours, and the program's. */
 CUresult alq_pool_find(CUmemoryPool handle, struct alq_pool **pool);

@@ -57,11 +57,11 @@ static void array_free(void *at, size_t bytes)
         alq_sys_munmap(at, bytes);
 }
 
-/* POOL keys are LINEAR keys. Kinds are told apart by bits that user addresses and small handles
- * leave free. */
+/* POOL and SPILLED keys are LINEAR keys. Kinds are told apart by bits that user addresses and small
+ * handles leave free. */
 static uint64_t key_of(uint64_t handle, enum alq_kind kind)
 {
-    uint64_t space = kind == ALQ_KIND_POOL ? ALQ_KIND_LINEAR : kind;
+    uint64_t space = kind == ALQ_KIND_POOL || kind == ALQ_KIND_SPILLED ? ALQ_KIND_LINEAR : kind;
     return handle ^ space << 60;
 }
 

@@ -22,6 +22,7 @@ enum alq_kind {
     ALQ_KIND_MAPPING = 6,  /* CUdeviceptr of a mapping */
     ALQ_KIND_MODULE = 7,   /* CUmodule, CUlibrary */
     ALQ_KIND_GRAPH = 8,    /* CUgraphExec with memory (graph.c) */
+    ALQ_KIND_SPILLED = 9,  /* CUdeviceptr that lies on the host (spill.c) */
 };
 
 struct alq_entry_value {
@@ -29,13 +30,14 @@ struct alq_entry_value {
     uint32_t overhead_bytes;
     uint16_t context; /* number of the context it ends with (context.h), 0: none */
     uint8_t device;   /* index of struct alq_dev */
-    uint8_t kind;     /* enum alq_kind; LINEAR and POOL share their keys, as their pointers do */
+    uint8_t kind;     /* enum alq_kind; LINEAR, POOL and SPILLED share their keys, as their
+                         pointers do */
 };
 
 /* False: no memory for the table. A key that is there already is written over. */
 bool alq_table_put(uint64_t handle, const struct alq_entry_value *value);
 
-/* Takes the entry out. False: not there. kind LINEAR finds POOL too, and the other way round. */
+/* Takes the entry out. False: not there. kinds that share their keys find each other. */
 bool alq_table_take(uint64_t handle, enum alq_kind kind, struct alq_entry_value *out);
 
 bool alq_table_get(uint64_t handle, enum alq_kind kind, struct alq_entry_value *out);

@@ -370,6 +370,23 @@ static void resolve_wait_of_the_class_is_tuned_and_taken_back_by_the_claim(void 
     assert_int_equal(t.wait_s, 0);
 }
 
+#define SPILL(limit) ",\"memory\":{\"spillToHost\":{\"limit\":\"" limit "\"}}"
+
+static void resolve_spill_of_the_class_is_tuned_and_taken_back_by_the_claim(void **state)
+{
+    (void)state;
+    struct alq_share_tuning t;
+    static const char text[] = "[" ENTRY("FromClass", "", "d", SPILL("8Gi")) "," ENTRY(
+        "FromClaim", "\"b\"", "d", SPILL("500M")) "," ENTRY("FromClaim", "\"c\"", "d",
+                                                            SPILL("0")) "]";
+    assert_int_equal(resolve(text, "a", &t, NULL), 0);
+    assert_int_equal(t.spill_bytes, 8ull << 30);
+    assert_int_equal(resolve(text, "b", &t, NULL), 0);
+    assert_int_equal(t.spill_bytes, 500000000);
+    assert_int_equal(resolve(text, "c", &t, NULL), 0);
+    assert_int_equal(t.spill_bytes, 0);
+}
+
 static void resolve_leaves_other_drivers_parameters_alone(void **state)
 {
     (void)state;
@@ -459,7 +476,13 @@ static void resolve_refuses_whatever_it_does_not_know(void **state)
         {",\"memory\":{\"waitSeconds\":5}", "only with memory.onExhausted: Wait"},
         {",\"memory\":{\"onExhausted\":\"Wait\",\"waitSeconds\":0}", "from 1 to 3600"},
         {",\"memory\":{\"waitSeconds\":-1}", "memory.waitSeconds"},
-        {",\"memory\":{\"spillToHost\":{\"limit\":\"1Gi\"}}", "spillToHost is not supported"},
+        {",\"memory\":{\"spillToHost\":\"1Gi\"}", "spillToHost: not an object"},
+        {",\"memory\":{\"spillToHost\":{}}", "memory.spillToHost.limit: not a quantity"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":8}}", "memory.spillToHost.limit"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":\"8Gx\"}}", "memory.spillToHost.limit"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":\"-1\"}}", "memory.spillToHost.limit"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":\"8Ei\"}}", "memory.spillToHost.limit"},
+        {",\"memory\":{\"spillToHost\":{\"limit\":\"1Gi\",\"max\":\"1\"}}", "max"},
         {",\"logLevel\":\"trace\"", "\"trace\" is none of error, warn, info, debug"},
         {",\"logLevel\":4", "logLevel"},
     };
@@ -469,7 +492,7 @@ static void resolve_refuses_whatever_it_does_not_know(void **state)
         char text[512];
         snprintf(text, sizeof(text), "[" ENTRY("FromClass", "", "d", "%s") "]", bad[i][0]);
         int rc = resolve(text, "a", &t, &err);
-        if ((rc != ALQ_EINVAL && rc != ALQ_ENOTSUP) || !strstr(err.text, bad[i][1]) ||
+        if ((rc != ALQ_EINVAL && rc != ALQ_ERANGE) || !strstr(err.text, bad[i][1]) ||
             !strstr(err.text, "configuration 0 of the device class"))
             fail_msg("%s: %d \"%s\" and not \"%s\"", bad[i][0], rc, err.text, bad[i][1]);
         assert_int_equal(t.policy + t.priority + t.log_level, 0);
@@ -591,6 +614,7 @@ int main(void)
         cmocka_unit_test(read_of_every_shape_gives_shares_or_a_clear_error),
         cmocka_unit_test(resolve_lays_the_claim_over_the_class_field_by_field),
         cmocka_unit_test(resolve_wait_of_the_class_is_tuned_and_taken_back_by_the_claim),
+        cmocka_unit_test(resolve_spill_of_the_class_is_tuned_and_taken_back_by_the_claim),
         cmocka_unit_test(resolve_leaves_other_drivers_parameters_alone),
         cmocka_unit_test(resolve_of_several_of_one_source_lets_the_later_win),
         cmocka_unit_test(resolve_refuses_whatever_it_does_not_know),

@@ -35,7 +35,7 @@ static struct alq_record example(struct alq_share_spec shares[2])
         s->memory_bytes = (4ull << 30) + i;
         s->cores_pct = 30;
         s->is_admin = (int)i;
-        s->tuning = (struct alq_share_tuning){ALQ_POLICY_BURST, 1, 4, 9};
+        s->tuning = (struct alq_share_tuning){ALQ_POLICY_BURST, 1, 4, 9, 5ull << 30};
         snprintf(s->request, sizeof(s->request), "gpu-%u", i);
         snprintf(s->device, sizeof(s->device), "hami-gpu-%u", i);
         snprintf(s->share_uuid, sizeof(s->share_uuid), "%s", i ? "" : "36188c79");

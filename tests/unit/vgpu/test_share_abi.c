@@ -39,6 +39,7 @@ static void control_has_golden_offsets(void **state)
     AT(alq_control_values, time_correction_ppm, 36);
     AT(alq_control_values, log_level, 40);
     AT(alq_control_values, memory_wait_s, 44);
+    AT(alq_control_values, memory_spill_bytes, 48);
 }
 
 static void usage_has_golden_offsets(void **state)
@@ -63,7 +64,10 @@ static void usage_has_golden_offsets(void **state)
     AT(alq_usage_section, counters, 256);
     AT(alq_usage_section, cover, 384);
     AT(alq_usage_section, slots, 4096);
+    assert_int_equal(ALQ_SECTION_DEVICE, 0);
+    assert_int_equal(ALQ_SECTION_HOST, 1);
     assert_int_equal(ALQ_USAGE_BYTES(1), 139264);
+    assert_int_equal(ALQ_USAGE_BYTES(2), 274432);
     assert_int_equal(ALQ_USAGE_BYTES(16), 2166784);
 }
 

@@ -29,7 +29,7 @@ static void publish(struct alq_control *control, uint64_t n)
     next->context_estimate_bytes = n;
     next->overhead_correction_bytes = (int64_t)n;
     next->compute_limit_pct = (uint32_t)n;
-    next->reserved[25] = n;
+    next->reserved[24] = n;
     __atomic_store_n(&control->sequence, control->sequence + 1, __ATOMIC_RELEASE);
 }
 
@@ -78,10 +78,10 @@ static void read_beside_a_writer_is_never_a_mixture(void **state)
     for (int i = 0; i < 200000 || seen < 1000; i++) {
         alq_control_read(&share, &v);
         if (v.memory_limit_bytes != v.context_estimate_bytes ||
-            v.memory_limit_bytes != v.reserved[25] || v.memory_limit_bytes < seen) {
+            v.memory_limit_bytes != v.reserved[24] || v.memory_limit_bytes < seen) {
             kill(writer, SIGKILL);
             fail_msg("a mixture of %llu and %llu", (unsigned long long)v.memory_limit_bytes,
-                     (unsigned long long)v.reserved[25]);
+                     (unsigned long long)v.reserved[24]);
         }
         seen = v.memory_limit_bytes;
     }

@@ -152,8 +152,21 @@ static int is_dns_subdomain(const char *text, size_t max)
     return before != '.' && before != '-' && strlen(text) <= max;
 }
 
+static int check_xids(char *const *xids, struct alq_err *err)
+{
+    for (; xids && *xids; xids++) {
+        size_t digits = strspn(*xids, "0123456789");
+        if (!digits || digits > 9 || (*xids)[digits] || (**xids == '0' && digits > 1))
+            return alq_err_set(err, ALQ_EINVAL, "--health-ignore-xids: \"%.40s\" is no XID number",
+                               *xids);
+    }
+    return 0;
+}
+
 static int check(struct alq_config *cfg, struct alq_err *err)
 {
+    if (check_xids(cfg->ignored_xids, err))
+        return err->code;
     if (!cfg->node_name || !is_dns_subdomain(cfg->node_name, 253))
         return alq_err_set(err, ALQ_EINVAL,
                            "--node-name: \"%s\" is not the name of a node (lower-case letters, "

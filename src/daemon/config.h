@@ -55,9 +55,16 @@ struct alq_config {
         reserve_bytes; /* --reserve: kept back from every GPU, on top of the driver's own reserve */
     uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is
                                         made */
-    enum alq_whole_gpu whole_gpu;    /* --whole-gpu */
-    char *metrics_address;           /* --metrics-address: host:port, or "none" */
-    char *admin_group;               /* --admin-group: reads the admin socket */
+    uint64_t unified_memory_bytes; /* --unified-memory: promised on a GPU without memory of its own;
+                                      0: such a GPU is left out */
+    char **devices_include,
+        **devices_exclude; /* --devices-include, --devices-exclude: patterns, see
+                              devices/choose.h; NULL-terminated, may be NULL */
+    int64_t health_hold_s; /* --health-hold */
+    char **ignored_xids;   /* --health-ignore-xids: decimal numbers; NULL-terminated, may be NULL */
+    enum alq_whole_gpu whole_gpu; /* --whole-gpu */
+    char *metrics_address;        /* --metrics-address: host:port, or "none" */
+    char *admin_group;            /* --admin-group: reads the admin socket */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
     int is_non_tmpfs_allowed; /* --allow-non-tmpfs: run dir may lie on a disk; tests only */

@@ -16,8 +16,30 @@
 #define ALQ_CORES_ALL 100u
 #define ALQ_CLAIM_RESULTS_MAX 32u /* allocation results of a claim (API server's limit) */
 
+/* What may be wrong with a GPU; of each kind it has at most one at a time. */
+enum alq_fault_kind {
+    ALQ_FAULT_XID,      /* the driver reported an XID; value: its number */
+    ALQ_FAULT_ECC,      /* a double-bit error of its memory */
+    ALQ_FAULT_RECOVERY, /* the driver asks for an action; value: "reset", "reboot", ... */
+    ALQ_FAULT_HANG,     /* NVML does not come back from calls about it */
+    ALQ_FAULT_KINDS,
+};
+
+enum alq_fault_effect {
+    ALQ_FAULT_NONE,   /* no such fault */
+    ALQ_FAULT_NOTICE, /* to be seen, the GPU serves on (a program's own error) */
+    ALQ_FAULT_UNFIT,  /* no new claim is to land on it */
+};
+
+struct alq_fault {
+    enum alq_fault_effect effect;
+    int64_t since_s; /* Unix time */
+    char value[24];  /* a label's value, "" none */
+    char reason[232];
+};
+
 /* One GPU. Text is UTF-8, NUL-terminated, "" where unknown. The NVML reader fills everything but
- * `name`. */
+ * `name` and `faults`. */
 struct alq_gpu {
     char uuid[ALQ_UUID_BYTES];        /* "GPU-..." */
     char name[ALQ_DEVICE_NAME_BYTES]; /* "hami-gpu-<n>"; given by state/names.h, sticky per UUID; ""
@@ -37,12 +59,41 @@ struct alq_gpu {
     uint64_t memory_total_bytes;  /* NVML total */
     uint64_t memory_promisable_bytes; /* total less the driver's reserve and --reserve, rounded down
                                          to Mi */
+    int recovery_action; /* NVML's nvmlDeviceGpuRecoveryAction_t; -1: this driver does not tell */
+    int is_watched;      /* NVML gives its XID and ECC events */
+    int is_hanging;      /* the rest is of an earlier reading */
+    struct alq_fault faults[ALQ_FAULT_KINDS]; /* see devices/faults.h */
+};
+
+/* The gravest fault, of several the first kind; NULL: the GPU is well. */
+static inline const struct alq_fault *alq_gpu_fault(const struct alq_gpu *gpu)
+{
+    const struct alq_fault *worst = NULL;
+    for (int i = 0; i < ALQ_FAULT_KINDS; i++) {
+        if (gpu->faults[i].effect > (worst ? worst->effect : ALQ_FAULT_NONE))
+            worst = &gpu->faults[i];
+    }
+    return worst;
+}
+
+/* A GPU that is there and not offered. */
+struct alq_left_out {
+    char uuid[ALQ_UUID_BYTES]; /* "" unknown */
+    uint32_t index;            /* NVML's */
+    char reason[256];          /* with the way out */
 };
 
 /* Ordered by minor, so that equal machines publish equal slices. */
 struct alq_gpu_list {
     struct alq_gpu *gpus;
     size_t count;
+};
+
+/* Something that NVML reported about a GPU. */
+struct alq_gpu_event {
+    char uuid[ALQ_UUID_BYTES];
+    enum alq_fault_kind kind; /* XID or ECC */
+    uint64_t code;            /* XID's number; 0 for ECC */
 };
 
 #define ALQ_WAIT_MAX_S 3600u /* of memory.waitSeconds */

@@ -179,10 +179,16 @@ static void on_stray(void *arg)
         alq_succession_try(d->succession);
 }
 
-static void on_devices(void *arg, const struct alq_gpu_list *list, const struct alq_err *err)
+static void on_read(void *arg, const struct alq_nvml_reading *reading)
 {
     struct daemon *d = arg;
-    alq_node_set_gpus(d->node, list, err);
+    alq_node_read(d->node, reading);
+}
+
+static void on_happened(void *arg, const struct alq_gpu_event *event)
+{
+    struct daemon *d = arg;
+    alq_node_happened(d->node, event);
 }
 
 /* ---- probes -----------------------------------------------------------------------------------
@@ -411,7 +417,8 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
         rc = open_socket(d, err);
     if (rc)
         return rc;
-    d->nvml = alq_nvml_start(d->base, &d->cfg, on_devices, d, err);
+    const struct alq_nvml_calls calls = {on_read, on_happened, d};
+    d->nvml = alq_nvml_start(d->base, &d->cfg, &calls, err);
     if (!d->nvml)
         return err->code;
     if (!alq_succession_is_holder(d->succession)) {

@@ -15,10 +15,12 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/clock.h"
+#include "daemon/devices/devices.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kube/slices.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/health.h"
+#include "daemon/nvml/protocol.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/names.h"
 #include "daemon/work.h"
@@ -52,14 +54,6 @@ struct opening {
     void *arg;
 };
 
-struct naming {
-    struct alq_job job; /* first */
-    struct alq_node *node;
-    struct alq_gpu_list list; /* owned */
-    struct alq_err reading;   /* code set: there is none */
-    struct alq_err err;
-};
-
 struct alq_node {
     struct alq_node_parts parts;
     char boot_id[ALQ_BOOT_ID_BYTES];
@@ -69,12 +63,7 @@ struct alq_node {
     struct alq_names *names;
     struct alq_prepare *prepare;
     struct alq_slices *slices;
-
-    struct alq_gpu_list gpus; /* the last reading; owned */
-    struct alq_err no_gpus;   /* code set: there is none */
-    int has_reading;
-    int is_naming;
-    int is_renaming; /* a newer reading waits for the job */
+    struct alq_devices *devices;
 
     struct event *closing;
     char why[256];
@@ -102,103 +91,67 @@ static void release(struct alq_node *n)
 {
     alq_prepare_free(alq_steal(&n->prepare));
     alq_slices_free(alq_steal(&n->slices));
+    if (n->devices)
+        alq_devices_close(n->devices);
     alq_names_close(alq_steal(&n->names));
     alq_files_close(alq_steal(&n->files));
     alq_store_close(alq_steal(&n->store));
     n->state = STATE_CLOSED;
 }
 
-/* ---- readings of the GPUs ---------------------------------------------------------------------
+/* ---- the GPUs -----------------------------------------------------------------------------------
  */
 
-static int copy_list(const struct alq_gpu_list *from, struct alq_gpu_list *to)
+static void on_devices(void *arg, const struct alq_gpu_list *list, const struct alq_err *err)
 {
-    struct alq_gpu *gpus = calloc(from->count + 1, sizeof(*gpus));
-    if (!gpus)
-        return -1;
-    if (from->count)
-        memcpy(gpus, from->gpus, from->count * sizeof(*gpus));
-    free(to->gpus);
-    to->gpus = gpus;
-    to->count = from->count;
-    return 0;
-}
-
-static void use_reading(struct alq_node *n, const struct alq_gpu_list *named,
-                        const struct alq_err *reading)
-{
+    struct alq_node *n = arg;
     struct alq_err why = ALQ_ERR_INIT;
-    const struct alq_err *err = reading->code ? reading : NULL;
     if (err)
         alq_warn(NULL, "no GPUs are published: %s", err->text);
     else
-        alq_info(NULL, "%zu GPUs", named->count);
-    for (size_t i = 0; i < named->count; i++)
-        alq_info(ALQ_LOG_KV({"device", named->gpus[i].name}, {"uuid", named->gpus[i].uuid},
-                            {"product", named->gpus[i].product_name}),
+        alq_info(NULL, "%zu GPUs", list->count);
+    for (size_t i = 0; i < list->count; i++)
+        alq_info(ALQ_LOG_KV({"device", list->gpus[i].name}, {"uuid", list->gpus[i].uuid},
+                            {"product", list->gpus[i].product_name}),
                  "GPU");
-    alq_prepare_set_gpus(n->prepare, named, err);
-    alq_health_set_gpus(n->parts.health, named, err);
-    if (alq_slices_set_devices(n->slices, named, &why))
+    alq_prepare_set_gpus(n->prepare, list, err);
+    alq_health_set_gpus(n->parts.health, list, err);
+    if (alq_slices_set_devices(n->slices, list, &why))
         alq_error(NULL, "publishing: %s", why.text);
 }
 
-static void name_gpus(struct alq_node *n);
-
-static void naming_run(struct alq_job *job)
+static void on_fault(void *arg, const char *uuid, const char *name, enum alq_fault_kind kind,
+                     const struct alq_fault *fault)
 {
-    struct naming *naming = (struct naming *)job;
-    alq_names_assign(naming->node->names, &naming->list, &naming->err);
+    (void)arg;
+    (void)kind;
+    if (fault->effect == ALQ_FAULT_NONE)
+        alq_info(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU is well again: %s",
+                 fault->reason);
+    else if (fault->effect == ALQ_FAULT_NOTICE)
+        alq_warn(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU: %s", fault->reason);
+    else
+        alq_error(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU takes no new claims: %s",
+                  fault->reason);
 }
 
-static void naming_done(struct alq_job *job)
+static void on_left_out(void *arg, const struct alq_left_out *out)
 {
-    struct naming *naming = (struct naming *)job;
-    struct alq_node *n = naming->node;
-    n->is_naming = 0;
-    if (naming->err.code)
-        alq_error(NULL, "names of devices are not saved: %s", naming->err.text);
-    if (n->state == STATE_OPEN) {
-        use_reading(n, &naming->list, &naming->reading);
-        if (n->is_renaming)
-            name_gpus(n);
-    }
-    free(naming->list.gpus);
-    free(naming);
+    char index[16];
+    (void)arg;
+    snprintf(index, sizeof(index), "%u", out->index);
+    alq_warn(ALQ_LOG_KV({"index", index}, {"uuid", out->uuid}), "GPU is not offered: %s",
+             out->reason);
 }
 
-static void name_gpus(struct alq_node *n)
+void alq_node_read(struct alq_node *n, const struct alq_nvml_reading *reading)
 {
-    n->is_renaming = n->is_naming;
-    if (n->is_naming || !n->has_reading)
-        return;
-    struct naming *naming = calloc(1, sizeof(*naming));
-    if (!naming || copy_list(&n->gpus, &naming->list)) {
-        alq_error(NULL, "out of memory for %zu GPUs", n->gpus.count);
-        free(naming);
-        return;
-    }
-    naming->node = n;
-    naming->reading = n->no_gpus;
-    naming->job.run = naming_run;
-    naming->job.done = naming_done;
-    n->is_naming = 1;
-    alq_work_submit(n->parts.work, &naming->job);
+    alq_devices_read(n->devices, reading);
 }
 
-void alq_node_set_gpus(struct alq_node *n, const struct alq_gpu_list *list,
-                       const struct alq_err *err)
+void alq_node_happened(struct alq_node *n, const struct alq_gpu_event *event)
 {
-    if (copy_list(list, &n->gpus)) {
-        alq_error(NULL, "out of memory for %zu GPUs; the last reading stays", list->count);
-        return;
-    }
-    n->has_reading = 1;
-    memset(&n->no_gpus, 0, sizeof(n->no_gpus));
-    if (err)
-        n->no_gpus = *err;
-    if (n->state == STATE_OPEN)
-        name_gpus(n);
+    alq_devices_happened(n->devices, event);
 }
 
 /* ---- open -------------------------------------------------------------------------------------
@@ -253,7 +206,7 @@ static void opening_run(struct alq_job *job)
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     struct alq_err *err = &o->err, why = ALQ_ERR_INIT;
     if (open_store(n, err) || alq_files_open(cfg, n->store, n->boot_id, &n->files, err) ||
-        alq_names_open(cfg->state_dir, &n->names, err))
+        alq_names_open(cfg->state_dir, &n->names, err) || alq_devices_load(n->devices, err))
         return;
     n->prepare = alq_prepare_new(cfg, &clock, n->parts.work, n->files, &source, n->boot_id, err);
     if (!n->prepare)
@@ -278,7 +231,7 @@ static void opening_done(struct alq_job *job)
             alq_health_know(n->parts.health, k->uuid, k->device);
         alq_prepare_start(n->prepare);
         alq_dra_serve(n->parts.dra, n->prepare);
-        name_gpus(n);
+        alq_devices_open(n->devices, n->names);
     }
     o->opened(o->arg, o->err.code ? &o->err : NULL);
     for (struct known *k; (k = o->known);) {
@@ -356,9 +309,12 @@ struct alq_node *alq_node_new(const struct alq_node_parts *parts, struct alq_err
         n->parts = *parts;
         n->closing = evtimer_new(parts->base, on_closing, n);
     }
+    const struct alq_devices_calls calls = {on_devices, on_fault, on_left_out, n};
     if (!n || !n->closing)
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    else if (!alq_boot_id_read(n->boot_id, err))
+    else if (!alq_boot_id_read(n->boot_id, err) &&
+             (n->devices =
+                  alq_devices_new(parts->cfg, parts->base, parts->work, n->boot_id, &calls, err)))
         return n;
     alq_node_free(n);
     return NULL;
@@ -371,7 +327,7 @@ void alq_node_free(struct alq_node *n)
     release(n);
     if (n->closing)
         event_free(n->closing);
-    free(n->gpus.gpus);
+    alq_devices_free(n->devices);
     free(n);
 }
 

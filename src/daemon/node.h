@@ -17,6 +17,7 @@ struct alq_events;
 struct alq_health;
 struct alq_kube;
 struct alq_node;
+struct alq_nvml_reading;
 struct alq_work;
 struct event_base;
 
@@ -45,10 +46,10 @@ void alq_node_open(struct alq_node *node, void (*opened)(void *arg, const struct
  * refused for the reason why. closed(arg) comes from the loop. The node must be open. */
 void alq_node_close(struct alq_node *node, const char *why, void (*closed)(void *arg), void *arg);
 
-/* The last reading of the GPUs (copied), for now and for later openings; err non-NULL: there is
- * none, for this reason. */
-void alq_node_set_gpus(struct alq_node *node, const struct alq_gpu_list *list,
-                       const struct alq_err *err);
+/* From the NVML reader; both are copied. The last reading is kept for later openings, an event that
+ * comes while closed is not. */
+void alq_node_read(struct alq_node *node, const struct alq_nvml_reading *reading);
+void alq_node_happened(struct alq_node *node, const struct alq_gpu_event *event);
 
 /* Whether the state is open, and whether the API server is known to have the slices of now. */
 int alq_node_is_open(const struct alq_node *node);

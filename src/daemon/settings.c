@@ -55,7 +55,15 @@ const struct alq_setting alq_settings[] = {
         "libvgpu.so to install and inject (default: none, limits are not enforced)"),
     ROW("host-lib-dir", PATH, host_lib_dir, "/usr/local/lib/aliquot",
         "where the library is installed, by content hash"),
-    ROW("reserve", BYTES, reserve_bytes, "0", "memory of each GPU that is never promised"),
+    LIVE("devices-include", LIST, devices_include, NULL,
+         "GPUs to offer, by UUID, PCI address or product, with * and ? (default: all)"),
+    LIVE("devices-exclude", LIST, devices_exclude, NULL, "GPUs not to offer, likewise"),
+    LIVE("reserve", BYTES, reserve_bytes, "0", "memory of each GPU that is never promised"),
+    LIVE("unified-memory", BYTES, unified_memory_bytes, "0",
+         "what is promised of a GPU that has no memory of its own (default: not offered)"),
+    LIVE("health-hold", SECONDS, health_hold_s, "60s",
+         "how long a GPU must be well before it is offered again after a fault"),
+    LIVE("health-ignore-xids", LIST, ignored_xids, NULL, "XID numbers that are no fault here"),
     ROW("context-estimate", BYTES, context_estimate_bytes, "256Mi",
         "memory reserved in a share before a CUDA context is made"),
     CHOICE("whole-gpu", whole_gpus, 0, whole_gpu, "limit",
@@ -262,6 +270,25 @@ static int set_list(char ***texts, const char *text, const char *name, struct al
     return rc;
 }
 
+#define SECONDS_MAX (7 * 24 * 3600)
+
+static int set_seconds(int64_t *seconds, const char *text, const char *name, struct alq_err *err)
+{
+    char *end;
+    long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
+    if (n >= 0 && n <= SECONDS_MAX) {
+        n *= *end == 'h' ? 3600 : *end == 'm' ? 60 : 1;
+        end += *end == 'h' || *end == 'm' || *end == 's';
+        if (!*end && n <= SECONDS_MAX) {
+            *seconds = n;
+            return 0;
+        }
+    }
+    return alq_err_set(err, ALQ_EINVAL,
+                       "%s: \"%.40s\" is not a time of at most a week, such as 90s, 5m or 2h", name,
+                       text);
+}
+
 static int set_choice(int *value, const struct alq_setting *s, const char *text, const char *name,
                       struct alq_err *err)
 {
@@ -301,6 +328,8 @@ int alq_setting_set(struct alq_config *cfg, const struct alq_setting *s, const c
     case ALQ_SETTING_BYTES:
         rc = alq_bytes_parse(text, 0, to, err);
         return rc ? alq_err_wrap(err, "%s", name) : 0;
+    case ALQ_SETTING_SECONDS:
+        return set_seconds(to, text, name, err);
     case ALQ_SETTING_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
             return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is neither true nor false", name, text);
@@ -320,7 +349,8 @@ int alq_setting_set_json(struct alq_config *cfg, const struct alq_setting *s, co
         return alq_texts_set(field(cfg, s), value, name, err);
     if (json_is_boolean(value) && s->kind == ALQ_SETTING_BOOL)
         return alq_setting_set(cfg, s, json_is_true(value) ? "true" : "false", name, err);
-    if (json_is_integer(value) && s->kind == ALQ_SETTING_BYTES) {
+    if (json_is_integer(value) &&
+        (s->kind == ALQ_SETTING_BYTES || s->kind == ALQ_SETTING_SECONDS)) {
         snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         return alq_setting_set(cfg, s, number, name, err);
     }
@@ -344,6 +374,8 @@ static size_t size_of(const struct alq_setting *s)
     switch (s->kind) {
     case ALQ_SETTING_BYTES:
         return sizeof(uint64_t);
+    case ALQ_SETTING_SECONDS:
+        return sizeof(int64_t);
     case ALQ_SETTING_BOOL:
     case ALQ_SETTING_CHOICE:
         return sizeof(int);

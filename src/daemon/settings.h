@@ -19,6 +19,7 @@ enum alq_setting_kind {
     ALQ_SETTING_PATH,    /* char *, absolute */
     ALQ_SETTING_LIST,    /* char **, NULL-terminated or NULL; "a,b" in a flag */
     ALQ_SETTING_BYTES,   /* uint64_t */
+    ALQ_SETTING_SECONDS, /* int64_t, whole; "90", "90s", "5m", "2h" */
     ALQ_SETTING_BOOL,    /* int */
     ALQ_SETTING_CHOICE,  /* an enum that counts the choices */
     ALQ_SETTING_ADDRESS, /* char *, host:port, or "none" */

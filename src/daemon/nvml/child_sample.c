@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "aliquot/nvml_abi.h"
+#include "base/file.h"
 #include "daemon/nvml/protocol.h"
 
 #define FUNCTIONS(X)                                                                               \
@@ -23,7 +24,7 @@ static struct {
 #define MEMBER(name) __typeof__(&name) name;
     FUNCTIONS(MEMBER)
 #undef MEMBER
-} nvml;
+} calls;
 
 /* The lists of one form: _v3 (510) and _v2 have elements alike, the first form shorter ones. */
 typedef nvmlReturn_t (*list_fn)(nvmlDevice_t, unsigned int *, nvmlProcessInfo_v2_t *);
@@ -40,7 +41,7 @@ static unsigned long long seen_us[ALQ_NVML_GPUS_MAX];
 
 void alq_child_sample_init(void *library)
 {
-#define RESOLVE(name) *(void **)&nvml.name = dlsym(library, #name);
+#define RESOLVE(name) *(void **)&calls.name = dlsym(library, #name);
     FUNCTIONS(RESOLVE)
 #undef RESOLVE
     for (size_t i = 0; i < LISTS; i++) {
@@ -58,12 +59,12 @@ static void read_memory(nvmlDevice_t device, struct alq_gpu_sample *gpu)
 {
     nvmlMemory_v2_t v2 = {.version = nvmlMemory_v2};
     nvmlMemory_t v1 = {0};
-    if (nvml.nvmlDeviceGetMemoryInfo_v2 &&
-        nvml.nvmlDeviceGetMemoryInfo_v2(device, &v2) == NVML_SUCCESS) {
+    if (calls.nvmlDeviceGetMemoryInfo_v2 &&
+        calls.nvmlDeviceGetMemoryInfo_v2(device, &v2) == NVML_SUCCESS) {
         gpu->total_bytes = (int64_t)v2.total;
         gpu->used_bytes = (int64_t)v2.used;
-    } else if (nvml.nvmlDeviceGetMemoryInfo &&
-               nvml.nvmlDeviceGetMemoryInfo(device, &v1) == NVML_SUCCESS) {
+    } else if (calls.nvmlDeviceGetMemoryInfo &&
+               calls.nvmlDeviceGetMemoryInfo(device, &v1) == NVML_SUCCESS) {
         gpu->total_bytes = (int64_t)v1.total;
         gpu->used_bytes = (int64_t)v1.used;
     }
@@ -96,8 +97,8 @@ static void read_utilization(nvmlDevice_t device, uint32_t index, struct alq_gpu
     static nvmlProcessUtilizationSample_t samples[ALQ_SAMPLE_PROCESSES_MAX * 4];
     unsigned int count = sizeof(samples) / sizeof(samples[0]);
     unsigned long long newest = seen_us[index];
-    if (!nvml.nvmlDeviceGetProcessUtilization ||
-        nvml.nvmlDeviceGetProcessUtilization(device, samples, &count, seen_us[index]) !=
+    if (!calls.nvmlDeviceGetProcessUtilization ||
+        calls.nvmlDeviceGetProcessUtilization(device, samples, &count, seen_us[index]) !=
             NVML_SUCCESS ||
         count > sizeof(samples) / sizeof(samples[0]))
         return;
@@ -123,8 +124,8 @@ static void read_gpu(nvmlDevice_t device, uint32_t index, struct alq_gpu_sample 
     gpu->total_bytes = gpu->used_bytes = ALQ_UNKNOWN;
     gpu->utilization_pct = gpu->memory_utilization_pct = ALQ_UNKNOWN;
     read_memory(device, gpu);
-    if (nvml.nvmlDeviceGetUtilizationRates &&
-        nvml.nvmlDeviceGetUtilizationRates(device, &rates) == NVML_SUCCESS) {
+    if (calls.nvmlDeviceGetUtilizationRates &&
+        calls.nvmlDeviceGetUtilizationRates(device, &rates) == NVML_SUCCESS) {
         gpu->utilization_pct = percent(rates.gpu);
         gpu->memory_utilization_pct = percent(rates.memory);
     }
@@ -134,13 +135,13 @@ static void read_gpu(nvmlDevice_t device, uint32_t index, struct alq_gpu_sample 
     read_utilization(device, index, gpu);
 }
 
-int alq_child_sample(struct alq_sample *sample)
+int alq_child_sample(const struct child *c, struct alq_sample *sample)
 {
     struct timespec now;
     unsigned int count = 0;
     clock_gettime(CLOCK_BOOTTIME, &now);
     sample->begun_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    if (!nvml.nvmlDeviceGetCount_v2 || nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
+    if (!calls.nvmlDeviceGetCount_v2 || calls.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
         count = 0;
     if (count > ALQ_NVML_GPUS_MAX)
         count = ALQ_NVML_GPUS_MAX;
@@ -150,8 +151,12 @@ int alq_child_sample(struct alq_sample *sample)
     for (uint32_t i = 0; i < count; i++) {
         struct alq_gpu_sample *gpu = &sample->gpus[sample->gpu_count];
         nvmlDevice_t device = NULL;
-        if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &device) != NVML_SUCCESS ||
-            nvml.nvmlDeviceGetUUID(device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
+        if (c->skipped[i])
+            continue;
+        if (child_send(alq_str_printf("@%u", i)))
+            return -1;
+        if (calls.nvmlDeviceGetHandleByIndex_v2(i, &device) != NVML_SUCCESS ||
+            calls.nvmlDeviceGetUUID(device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
             continue;
         gpu->processes = calloc(ALQ_SAMPLE_PROCESSES_MAX, sizeof(*gpu->processes));
         if (!gpu->processes)

@@ -11,25 +11,33 @@
 #include "base/err.h"
 #include "daemon/config.h"
 #include "daemon/domain.h"
+#include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sample.h"
 
 struct event_base;
 struct alq_nvml;
 
-/*
- * Called from the loop with the first reading and after each change. list is borrowed; names are ""
- * (the caller gives them). err == NULL: list is what NVML has (count may be 0). err != NULL: there
- * is no reading, e.g. ALQ_ENOENT "no libnvidia-ml.so.1 below /run/nvidia/driver" or ALQ_EAGAIN
- * "driver not loaded"; list->count is 0; the reader keeps trying and calls again only when the
- * reason or the reading changes.
- */
-typedef void (*alq_nvml_devices_cb)(void *arg, const struct alq_gpu_list *list,
-                                    const struct alq_err *err);
+struct alq_nvml_calls {
+    /*
+     * The first reading and each change of it; reading is borrowed. code == 0: list is what NVML
+     * has (count may be 0), names are "" and nothing is kept back yet. code != 0: there is none,
+     * e.g. ALQ_ENOENT "no libnvidia-ml.so.1 below /run/nvidia/driver" or ALQ_EAGAIN "driver not
+     * loaded"; the reader keeps trying and calls again only when the reason or the reading changes.
+     *
+     * A GPU on which NVML hangs is in the list as it was read last, with is_hanging; the others are
+     * read on without it. One that has hung since the start is left out.
+     */
+    void (*read)(void *arg, const struct alq_nvml_reading *reading);
+    /* An XID or ECC event, within about a second. */
+    void (*happened)(void *arg, const struct alq_gpu_event *event);
+    void *arg;
+};
 
 /* Starts the child. A missing driver is no error here. ALQ_ENOENT when its program is not
  * installed, ALQ_EIO or ALQ_ENOMEM when no child can be had at all. */
 struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config *cfg,
-                                alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err);
+                                const struct alq_nvml_calls *calls, struct alq_err *err);
+
 /* A sample, borrowed; NULL: there is none (no driver, or the child failed). */
 typedef void (*alq_nvml_sample_cb)(void *arg, const struct alq_sample *sample);
 
@@ -39,5 +47,9 @@ int alq_nvml_sample(struct alq_nvml *nvml, alq_nvml_sample_cb cb, void *arg);
 
 /* Kills and reaps the child. NULL-safe. */
 void alq_nvml_stop(struct alq_nvml *nvml);
+
+/* Lets go of the driver for so long, so that its module can be unloaded or a GPU reset. The last
+ * reading stands. */
+void alq_nvml_release(struct alq_nvml *nvml, unsigned seconds);
 
 #endif

@@ -3,7 +3,9 @@
  * Parent of the NVML child: starts it, asks for a reading now and then, kills it when it does not
  * answer, starts another with back-off. A child stuck in the kernel cannot be reaped and is left to
  * itself; it holds up nothing. One hiccup changes nothing for the caller: the last reading stands
- * until the failures repeat. Loop thread only.
+ * until the failures repeat. A child that hangs on one GPU is replaced by one that lets that GPU
+ * be. While a GPU asks for a reset the child does not stay between the readings, for nvidia-smi
+ * resets no GPU that somebody holds. Loop thread only.
  */
 #define ALQ_LOG_MODULE "nvml"
 #include "daemon/nvml/reader.h"
@@ -29,9 +31,6 @@
 #define FAILURES_TOLERATED 2 /* in a row, before the last reading is given up */
 #define STOP_MS 1000         /* how long alq_nvml_stop waits for killed children */
 #define STUCK_MAX 4          /* children that do not die; no more are started then */
-#define MIB (1024 * 1024)
-#define NS_PER_S 1000000000ll
-#define NS_PER_MS 1000000
 
 extern char **environ;
 
@@ -40,31 +39,34 @@ struct alq_nvml {
     int program_fd; /* -1: none; what program names, kept open */
     char *program;
     char **argv;
-    uint64_t reserve_bytes;
     struct alq_nvml_timing timing;
-    alq_nvml_devices_cb on_devices;
-    void *arg;
+    struct alq_nvml_calls calls;
 
     pid_t pid; /* 0: none runs */
     pid_t stuck[STUCK_MAX];
     int request_fd, reply_fd;
-    struct event *readable;       /* reply_fd */
-    struct event *timer;          /* next request, deadline of one, or next start */
-    int is_waiting;               /* a request is out */
-    int64_t poll_ns;              /* when the next reading is due */
+    struct event *readable; /* reply_fd */
+    struct event *timer;    /* next request, deadline of one, or next start */
+    int is_waiting;         /* a request is out */
+    enum alq_nvml_request asked;
     alq_nvml_sample_cb sample_cb; /* NULL: no sample is wanted */
     void *sample_arg;
-    int is_sampling;  /* the request that is out is for it */
+    int at;           /* index of the GPU that the child is at, -1: none */
     unsigned replies; /* of this child */
+    int64_t read_ms;  /* when it was last asked for a reading */
+    struct skip {
+        int64_t until_ms; /* 0: not skipped */
+        unsigned times;
+    } skips[ALQ_NVML_GPUS_MAX];
     long retry_ms;
     unsigned failures; /* in a row */
 
     char *line;
     size_t line_len;
-    char *told;     /* what the caller was told last, as text to compare */
-    char *restart;  /* why a child last asked for another */
-    char *left_out; /* what was logged last about GPUs left out */
+    char *told;    /* what the caller was told last, as text to compare */
+    char *restart; /* why a child last asked for another */
     int has_reading;
+    struct alq_gpu_list last; /* the last reading; owned */
 };
 
 static void start_child(struct alq_nvml *n);
@@ -75,25 +77,10 @@ static void arm(struct alq_nvml *n, long ms)
     evtimer_add(n->timer, &tv);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
-}
-
-/* Until the next reading. */
-static void arm_poll(struct alq_nvml *n)
-{
-    int64_t left_ns = n->poll_ns - now_ns();
-    arm(n, left_ns > 0 ? (long)(left_ns / NS_PER_MS) : 0);
-}
-
 static void end_sample(struct alq_nvml *n, const struct alq_sample *sample)
 {
     alq_nvml_sample_cb cb = n->sample_cb;
     n->sample_cb = NULL;
-    n->is_sampling = 0;
     if (cb)
         cb(n->sample_arg, sample);
 }
@@ -115,37 +102,79 @@ static int is_news(char **last, char *text)
 
 static void tell_absent(struct alq_nvml *n, int code, const char *reason)
 {
-    struct alq_err err = ALQ_ERR_INIT;
-    struct alq_gpu_list none = {0};
+    struct alq_nvml_reading *none;
     n->has_reading = 0;
-    if (!is_news(&n->told, alq_str_printf("%d %s", code, reason)))
+    if (!is_news(&n->told, alq_str_printf("%d %s", code, reason)) ||
+        !(none = calloc(1, sizeof(*none))))
         return;
-    alq_err_set(&err, code, "%s", reason);
-    n->on_devices(n->arg, &none, &err);
+    none->code = code;
+    snprintf(none->reason, sizeof(none->reason), "%s", reason);
+    n->calls.read(n->calls.arg, none);
+    free(none);
 }
 
-static void tell_left_out(struct alq_nvml *n, const struct alq_nvml_reading *reading)
+static const struct alq_gpu *last_of(const struct alq_nvml *n, uint32_t index)
 {
-    char text[2048] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < reading->left_out_count && used < sizeof(text); i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%sgpu %u: %s", used ? "; " : "",
-                                 reading->left_out[i].index, reading->left_out[i].reason);
-    if (is_news(&n->left_out, strdup(text)) && text[0])
-        alq_warn(NULL, "not offered: %s", text);
+    for (size_t i = 0; i < n->last.count; i++) {
+        if (n->last.gpus[i].index == index)
+            return &n->last.gpus[i];
+    }
+    return NULL;
+}
+
+static int by_minor(const void *a, const void *b)
+{
+    const struct alq_gpu *x = a, *y = b;
+    return (x->minor > y->minor) - (x->minor < y->minor);
+}
+
+/* The GPUs that the child was told to let be. */
+static void add_skipped(const struct alq_nvml *n, struct alq_nvml_reading *reading)
+{
+    struct alq_gpu *gpus =
+        realloc(reading->list.gpus, (reading->list.count + ALQ_NVML_GPUS_MAX) * sizeof(*gpus));
+    if (!gpus)
+        return;
+    reading->list.gpus = gpus;
+    for (uint32_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
+        const struct alq_gpu *last = n->skips[i].until_ms ? last_of(n, i) : NULL;
+        if (last) {
+            gpus[reading->list.count] = *last;
+            gpus[reading->list.count++].is_hanging = 1;
+        } else if (n->skips[i].until_ms && reading->left_out_count < ALQ_NVML_GPUS_MAX) {
+            struct alq_left_out *out = &reading->left_out[reading->left_out_count++];
+            out->index = i;
+            snprintf(out->reason, sizeof(out->reason),
+                     "NVML hangs on it; see the kernel's log, reset it or reboot the node");
+        }
+    }
+    qsort(gpus, reading->list.count, sizeof(*gpus), by_minor);
 }
 
 static void tell_reading(struct alq_nvml *n, struct alq_nvml_reading *reading)
 {
+    add_skipped(n, reading);
     for (size_t i = 0; i < reading->list.count; i++) {
-        uint64_t *bytes = &reading->list.gpus[i].memory_promisable_bytes;
-        *bytes = *bytes > n->reserve_bytes ? (*bytes - n->reserve_bytes) / MIB * MIB : 0;
+        struct skip *skip = &n->skips[reading->list.gpus[i].index % ALQ_NVML_GPUS_MAX];
+        if (!skip->until_ms)
+            skip->times = 0;
     }
-    tell_left_out(n, reading);
     n->has_reading = 1;
-    reading->left_out_count = 0;
     if (is_news(&n->told, alq_nvml_encode(reading)))
-        n->on_devices(n->arg, &reading->list, NULL);
+        n->calls.read(n->calls.arg, reading);
+    free(n->last.gpus);
+    n->last = reading->list;
+    reading->list = (struct alq_gpu_list){0};
+}
+
+/* Whether a GPU waits for a reset, which our own child would be in the way of. */
+static int is_reset_wanted(const struct alq_nvml *n)
+{
+    for (size_t i = 0; i < n->last.count; i++) {
+        if (alq_nvml_is_reset(n->last.gpus[i].recovery_action))
+            return 1;
+    }
+    return 0;
 }
 
 /* ---- the child ----------------------------------------------------------------------------------
@@ -191,6 +220,7 @@ static void drop_child(struct alq_nvml *n, int *status)
     event_del(n->timer);
     n->is_waiting = 0;
     n->line_len = 0;
+    n->at = -1;
 
     /* Its end of the pipe closes a moment before the kernel lets us reap it. */
     pid_t done = 0;
@@ -236,64 +266,163 @@ static void child_failed(struct alq_nvml *n, int code, const char *what)
     retry_later(n);
 }
 
-static void request(struct alq_nvml *n, char what)
+static int64_t now_ms(void)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void request(struct alq_nvml *n, enum alq_nvml_request what)
+{
+    const char byte = (char)what;
     n->is_waiting = 1;
-    n->is_sampling = what == ALQ_NVML_ASK_SAMPLE;
+    n->asked = what;
+    n->at = -1;
+    if (what == ALQ_NVML_ASK_READING)
+        n->read_ms = now_ms();
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
-    if (write(n->request_fd, &what, 1) != 1)
+    if (write(n->request_fd, &byte, 1) != 1)
         child_failed(n, ALQ_EIO, "ended");
+}
+
+/* The next question, after the answer to the last. */
+static void arm_next(struct alq_nvml *n)
+{
+    if (n->is_waiting)
+        return; /* the caller has asked for something already */
+    long left = (long)(n->read_ms + n->timing.poll_ms - now_ms());
+    if (left < 0)
+        left = 0;
+    arm(n, n->timing.events_ms && n->timing.events_ms < left ? n->timing.events_ms : left);
+    if (n->sample_cb)
+        request(n, ALQ_NVML_ASK_SAMPLE);
+}
+
+static int is_skip_over(const struct alq_nvml *n, int64_t now)
+{
+    for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
+        if (n->skips[i].until_ms && n->skips[i].until_ms <= now)
+            return 1;
+    }
+    return 0;
+}
+
+/* A child was told for its life what to let be, so looking again takes another one; not while a
+ * former one still hangs in the kernel. */
+static void look_again(struct alq_nvml *n)
+{
+    int status;
+    int64_t now = now_ms();
+    for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
+        if (n->skips[i].until_ms && n->skips[i].until_ms <= now)
+            n->skips[i].until_ms = 0;
+    }
+    drop_child(n, &status);
+    start_child(n);
+}
+
+static void skip_gpu(struct alq_nvml *n)
+{
+    char index[16];
+    const struct alq_gpu *gpu = last_of(n, (uint32_t)n->at);
+    struct skip *skip = &n->skips[n->at];
+    long ms = n->timing.skip_min_ms;
+    int status;
+    for (unsigned i = 0; i < skip->times && ms < n->timing.skip_max_ms; i++)
+        ms *= 2;
+    skip->times++;
+    skip->until_ms = now_ms() + (ms < n->timing.skip_max_ms ? ms : n->timing.skip_max_ms);
+    snprintf(index, sizeof(index), "%d", n->at);
+    alq_error(ALQ_LOG_KV({"index", index}, {"uuid", gpu ? gpu->uuid : ""}),
+              "NVML hangs on a GPU; the reader was killed, the others are read without it");
+    drop_child(n, &status);
+    start_child(n);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct alq_nvml *n = arg;
+    int64_t now = now_ms();
     (void)fd;
     (void)what;
     if (!n->pid)
         start_child(n);
+    else if (n->is_waiting && n->at >= 0)
+        skip_gpu(n);
     else if (n->is_waiting)
         child_failed(n, ALQ_ETIMEDOUT,
                      "did not answer in time and was killed; a GPU or its driver hangs");
+    else if (now - n->read_ms < n->timing.poll_ms)
+        request(n, ALQ_NVML_ASK_EVENTS);
+    else if (is_skip_over(n, now) && is_reaped(n))
+        look_again(n);
     else
         request(n, ALQ_NVML_ASK_READING);
 }
 
-/* A whole line. Returns whether the child still runs. */
-static int handle_line(struct alq_nvml *n, const char *line, size_t len)
+/* The child cannot go on. */
+static void child_ends(struct alq_nvml *n, const struct alq_nvml_reading *reading)
 {
-    struct alq_err err = ALQ_ERR_INIT;
-    struct alq_nvml_reading *reading = calloc(1, sizeof(*reading));
-    int status, keeps = 0;
-    if (!reading || alq_nvml_decode(line, len, reading, &err)) {
-        alq_warn(NULL, "%s", reading ? err.text : "out of memory");
-        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
-    } else if (reading->is_restart_wanted) {
+    int status;
+    drop_child(n, &status);
+    if (reading->is_restart_wanted) {
         if (is_news(&n->restart, strdup(reading->reason)))
             alq_info(NULL, "starting another reader: %s", reading->reason);
-        drop_child(n, &status);
+        memset(n->skips, 0, sizeof(n->skips)); /* an index may be another GPU's now */
         arm(n, n->timing.retry_min_ms);
-    } else if (reading->code) {
-        drop_child(n, &status);
+    } else {
         n->failures = 0;
         tell_absent(n, reading->code, reading->reason);
         retry_later(n);
+    }
+}
+
+static void handle_reading(struct alq_nvml *n, const char *line, size_t len)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_nvml_reading *reading = calloc(1, sizeof(*reading));
+    int status;
+    if (!reading || alq_nvml_decode(line, len, reading, &err)) {
+        alq_warn(NULL, "%s", reading ? err.text : "out of memory");
+        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+    } else if (reading->is_restart_wanted || reading->code) {
+        child_ends(n, reading);
     } else {
-        keeps = 1;
         n->failures = 0;
         n->retry_ms = n->timing.retry_min_ms;
         n->replies++;
         n->is_waiting = 0;
-        n->poll_ns = now_ns() + n->timing.poll_ms * NS_PER_MS;
-        arm_poll(n);
         tell_reading(n, reading);
-        if (n->sample_cb && !n->is_waiting)
-            request(n, ALQ_NVML_ASK_SAMPLE);
+        if (is_reset_wanted(n)) {
+            drop_child(n, &status);
+            arm(n, n->timing.poll_ms);
+        } else {
+            arm_next(n);
+        }
     }
     if (reading)
         alq_nvml_reading_clear(reading);
     free(reading);
-    return keeps;
+}
+
+static void handle_events(struct alq_nvml *n, const char *line, size_t len)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_nvml_events *events = calloc(1, sizeof(*events));
+    if (!events || alq_nvml_decode_events(line, len, events, &err)) {
+        alq_warn(NULL, "%s", events ? err.text : "out of memory");
+        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+    } else {
+        n->replies++;
+        n->is_waiting = 0;
+        if (events->is_reading_due)
+            n->read_ms = now_ms() - n->timing.poll_ms;
+        arm_next(n);
+        for (size_t i = 0; i < events->count; i++)
+            n->calls.happened(n->calls.arg, &events->events[i]);
+    }
+    free(events);
 }
 
 static void handle_sample(struct alq_nvml *n, const char *line, size_t len)
@@ -304,9 +433,12 @@ static void handle_sample(struct alq_nvml *n, const char *line, size_t len)
         alq_warn(NULL, "%s", err.text);
         child_failed(n, ALQ_EPROTO, "sent what cannot be read");
     } else {
+        alq_nvml_sample_cb cb = n->sample_cb;
         n->is_waiting = 0;
-        arm_poll(n);
-        end_sample(n, &sample);
+        n->sample_cb = NULL;
+        arm_next(n);
+        if (cb)
+            cb(n->sample_arg, &sample);
     }
     alq_sample_clear(&sample);
 }
@@ -322,6 +454,28 @@ int alq_nvml_sample(struct alq_nvml *n, alq_nvml_sample_cb cb, void *arg)
     return 0;
 }
 
+/* A whole line. Returns whether what follows it may be read: the child still runs, and has not said
+ * all yet. */
+static int handle_line(struct alq_nvml *n, const char *line, size_t len, int is_last)
+{
+    int at = alq_nvml_decode_progress(line, len);
+    /* One answer to one request: what follows it has not been asked for. */
+    if (!n->is_waiting || (at < 0 && !is_last)) {
+        child_failed(n, ALQ_EPROTO, "spoke without being asked");
+    } else if (at >= 0) {
+        n->at = at;
+        arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
+        return 1;
+    } else if (n->asked == ALQ_NVML_ASK_EVENTS) {
+        handle_events(n, line, len);
+    } else if (n->asked == ALQ_NVML_ASK_SAMPLE) {
+        handle_sample(n, line, len);
+    } else {
+        handle_reading(n, line, len);
+    }
+    return 0;
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
     struct alq_nvml *n = arg;
@@ -334,23 +488,19 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         return;
     }
     n->line_len += (size_t)got;
-    char *end = memchr(n->line, '\n', n->line_len);
-    if (!end) {
-        if (n->line_len == ALQ_NVML_LINE_BYTES_MAX)
-            child_failed(n, ALQ_EPROTO, "sent too long a line");
-        return;
+    size_t used = 0;
+    for (char *end; (end = memchr(n->line + used, '\n', n->line_len - used));) {
+        const char *line = n->line + used;
+        used = (size_t)(end - n->line) + 1;
+        if (!handle_line(n, line, (size_t)(end - line), used == n->line_len)) {
+            n->line_len = 0;
+            return;
+        }
     }
-    /* One answer to one request: what follows the newline has not been asked for. */
-    size_t len = (size_t)(end - n->line);
-    if (!n->is_waiting || len + 1 != n->line_len) {
-        child_failed(n, ALQ_EPROTO, "spoke without being asked");
-        return;
-    }
-    n->line_len = 0;
-    if (n->is_sampling)
-        handle_sample(n, n->line, len);
-    else
-        handle_line(n, n->line, len);
+    n->line_len -= used;
+    memmove(n->line, n->line + used, n->line_len);
+    if (n->line_len == ALQ_NVML_LINE_BYTES_MAX)
+        child_failed(n, ALQ_EPROTO, "sent too long a line");
 }
 
 static int spawn(struct alq_nvml *n, int request_end, int reply_end)
@@ -432,6 +582,13 @@ static void start_child(struct alq_nvml *n)
     n->replies = 0;
     n->line_len = 0;
     event_add(n->readable, NULL);
+    for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
+        const char skip[2] = {ALQ_NVML_SKIP, (char)i};
+        if (n->skips[i].until_ms && write(n->request_fd, skip, 2) != 2) {
+            child_failed(n, ALQ_EIO, "ended");
+            return;
+        }
+    }
     request(n, ALQ_NVML_ASK_READING);
 }
 
@@ -439,9 +596,8 @@ static void start_child(struct alq_nvml *n)
  */
 
 struct alq_nvml *alq_nvml_start_with(struct event_base *base, const char *program,
-                                     char *const *argv, uint64_t reserve_bytes,
-                                     const struct alq_nvml_timing *timing,
-                                     alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err)
+                                     char *const *argv, const struct alq_nvml_timing *timing,
+                                     const struct alq_nvml_calls *calls, struct alq_err *err)
 {
     size_t count = 0;
     while (argv[count])
@@ -454,10 +610,8 @@ struct alq_nvml *alq_nvml_start_with(struct event_base *base, const char *progra
     n->base = base;
     n->program_fd = -1;
     n->program = strdup(program);
-    n->reserve_bytes = reserve_bytes;
     n->timing = *timing;
-    n->on_devices = on_devices;
-    n->arg = arg;
+    n->calls = *calls;
     n->retry_ms = timing->retry_min_ms;
     n->argv = calloc(count + 1, sizeof(*n->argv));
     n->line = malloc(ALQ_NVML_LINE_BYTES_MAX);
@@ -475,27 +629,42 @@ struct alq_nvml *alq_nvml_start_with(struct event_base *base, const char *progra
 }
 
 struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config *cfg,
-                                alq_nvml_devices_cb on_devices, void *arg, struct alq_err *err)
+                                const struct alq_nvml_calls *calls, struct alq_err *err)
 {
     /* Without a persistence daemon the driver initialises each GPU at the first call, some seconds
      * each. */
     static const struct alq_nvml_timing timing = {.first_reply_ms = 60000,
                                                   .reply_ms = 20000,
                                                   .poll_ms = 10000,
+                                                  .events_ms = 1000,
                                                   .retry_min_ms = 500,
-                                                  .retry_max_ms = 30000};
+                                                  .retry_max_ms = 30000,
+                                                  .skip_min_ms = 60000,
+                                                  .skip_max_ms = 3600000};
     char name[] = ALQ_NVML_PROGRAM, path[64];
-    char *const argv[] = {name, cfg->driver_root, NULL};
+    char *const argv[] = {name, cfg->driver_root, cfg->dev_root, NULL};
     alq_auto_free char *dir = NULL;
     alq_auto_close int fd = -1;
     if (alq_nvml_program_dir(&dir, err) || alq_nvml_program_open(dir, &fd, err))
         return NULL;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    struct alq_nvml *n =
-        alq_nvml_start_with(base, path, argv, cfg->reserve_bytes, &timing, on_devices, arg, err);
+    struct alq_nvml *n = alq_nvml_start_with(base, path, argv, &timing, calls, err);
     if (n)
         n->program_fd = alq_steal_fd(&fd);
     return n;
+}
+
+void alq_nvml_release(struct alq_nvml *n, unsigned seconds)
+{
+    char text[16];
+    int status;
+    snprintf(text, sizeof(text), "%u", seconds);
+    alq_info(ALQ_LOG_KV({"seconds", text}), "the driver is let go");
+    if (n->pid) {
+        kill(n->pid, SIGKILL);
+        drop_child(n, &status);
+    }
+    arm(n, (long)seconds * 1000);
 }
 
 void alq_nvml_stop(struct alq_nvml *n)
@@ -522,6 +691,6 @@ void alq_nvml_stop(struct alq_nvml *n)
     free(n->line);
     free(n->told);
     free(n->restart);
-    free(n->left_out);
+    free(n->last.gpus);
     free(n);
 }

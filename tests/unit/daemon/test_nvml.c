@@ -202,19 +202,29 @@ struct parent {
     int codes[CALLS_MAX];
     char texts[CALLS_MAX][ALQ_ERR_TEXT_BYTES];
     struct alq_gpu last;
+    unsigned event_count;
+    struct alq_gpu_event events[CALLS_MAX];
 };
 
-static void on_devices(void *arg, const struct alq_gpu_list *list, const struct alq_err *err)
+static void on_read(void *arg, const struct alq_nvml_reading *reading)
 {
     struct parent *p = arg;
+    const struct alq_gpu_list *list = &reading->list;
     assert_true(p->calls < CALLS_MAX);
     p->counts[p->calls] = list->count;
-    p->codes[p->calls] = err ? err->code : 0;
-    snprintf(p->texts[p->calls], sizeof(p->texts[0]), "%s", err ? err->text : "");
+    p->codes[p->calls] = reading->code;
+    snprintf(p->texts[p->calls], sizeof(p->texts[0]), "%s", reading->reason);
     if (list->count)
         p->last = list->gpus[0];
     if (++p->calls == p->wanted)
         event_base_loopbreak(p->base);
+}
+
+static void on_happened(void *arg, const struct alq_gpu_event *event)
+{
+    struct parent *p = arg;
+    assert_true(p->event_count < CALLS_MAX);
+    p->events[p->event_count++] = *event;
 }
 
 static const struct alq_nvml_timing quick = {
@@ -238,13 +248,14 @@ static char *line_of(unsigned gpus, int code, int is_restart_wanted)
 /* Runs script as the child until `wanted` calls have come. $1: directory with the lines as files.
  */
 static void run(struct parent *p, const char *script, unsigned wanted,
-                const struct alq_nvml_timing *timing, uint64_t reserve)
+                const struct alq_nvml_timing *timing)
 {
+    const struct alq_nvml_calls calls = {on_read, on_happened, p};
     char shell[] = "/bin/sh", option[] = "-c", zero[] = "child";
     alq_auto_free char *text = strdup(script);
     char *const argv[] = {shell, option, text, zero, p->dir, NULL};
     p->wanted = wanted;
-    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, reserve, timing, on_devices, p, NULL);
+    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, timing, &calls, NULL);
     assert_non_null(p->nvml);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);
@@ -300,13 +311,11 @@ static void parent_tells_a_reading_once_and_then_changes(void **state)
     run(p,
         ASKED "; cat $1/one >&3; " ASKED "; cat $1/one >&3; " ASKED "; cat $1/two >&3; " ASKED
               "; cat $1/one >&3; " ASKED "; sleep 60",
-        3, &quick, 100 * MIB);
+        3, &quick);
     assert_int_equal(p->counts[0], 1);
     assert_int_equal(p->counts[1], 2);
     assert_int_equal(p->counts[2], 1);
     assert_int_equal(p->codes[0], 0);
-    /* less --reserve, rounded down to Mi */
-    assert_int_equal(p->last.memory_promisable_bytes, 80900 * MIB);
     assert_int_equal(p->last.memory_total_bytes, 81559 * MIB);
 }
 
@@ -317,7 +326,7 @@ static void parent_retries_while_the_driver_is_absent_and_tells_once(void **stat
         ASKED "; n=$(cat $1/n 2>/dev/null || echo 0); echo $((n+1)) >$1/n; "
               "if [ $n -lt 3 ]; then cat $1/absent >&3; else cat $1/one >&3; " ASKED
               "; sleep 60; fi",
-        2, &quick, 0);
+        2, &quick);
     assert_int_equal(p->codes[0], ALQ_ENOENT);
     assert_string_equal(p->texts[0], "no driver");
     assert_int_equal(p->codes[1], 0);
@@ -329,7 +338,7 @@ static void parent_kills_a_child_that_hangs(void **state)
     struct parent *p = *state;
     struct alq_nvml_timing timing = quick;
     timing.first_reply_ms = 20;
-    run(p, "exec sleep 60", 1, &timing, 0);
+    run(p, "exec sleep 60", 1, &timing);
     assert_int_equal(p->codes[0], ALQ_ETIMEDOUT);
 }
 
@@ -341,7 +350,7 @@ static void parent_keeps_the_reading_over_one_crash_and_gives_up_after_more(void
               "if [ $n -eq 0 ]; then cat $1/one >&3; " ASKED
               "; kill -SEGV $$; elif [ $n -eq 1 ]; then cat $1/two >&3; " ASKED
               "; kill -SEGV $$; else kill -SEGV $$; fi",
-        3, &quick, 0);
+        3, &quick);
     assert_int_equal(p->counts[0], 1);
     assert_int_equal(p->counts[1], 2); /* not an empty list in between */
     assert_int_equal(p->codes[2], ALQ_EIO);
@@ -353,7 +362,7 @@ static void parent_starts_another_child_when_the_driver_changed(void **state)
     run(p,
         ASKED "; if [ ! -e $1/n ]; then touch $1/n; cat $1/one >&3; " ASKED
               "; cat $1/restart >&3; else cat $1/two >&3; " ASKED "; sleep 60; fi",
-        2, &quick, 0);
+        2, &quick);
     assert_int_equal(p->counts[0], 1);
     assert_int_equal(p->counts[1], 2);
 }
@@ -371,7 +380,7 @@ static void parent_takes_no_nonsense(void **state)
         void *fresh;
         setup(&fresh);
         struct parent *p = fresh;
-        run(p, scripts[i], 1, &quick, 0);
+        run(p, scripts[i], 1, &quick);
         if (!p->codes[0])
             fail_msg("%s was taken", scripts[i]);
         teardown(&fresh);
@@ -384,7 +393,8 @@ static void parent_without_a_program_says_so_and_retries(void **state)
     char missing[] = "/nonexistent/aliquotd";
     char *const argv[] = {missing, NULL};
     p->wanted = 1;
-    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, 0, &quick, on_devices, p, NULL);
+    const struct alq_nvml_calls calls = {on_read, on_happened, p};
+    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, &quick, &calls, NULL);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);
     alq_nvml_stop(p->nvml);

@@ -126,12 +126,12 @@ static void on_sample(void *arg, const struct alq_sample *sample)
         assert_int_equal(alq_nvml_sample(p->nvml, on_sample, p), 0);
 }
 
-static void on_devices(void *arg, const struct alq_gpu_list *list, const struct alq_err *err)
+static void on_read(void *arg, const struct alq_nvml_reading *reading)
 {
     struct parent *p = arg;
-    if (err)
+    if (reading->code)
         return;
-    assert_int_equal(list->count, 0);
+    assert_int_equal(reading->list.count, 0);
     assert_int_equal(alq_nvml_sample(p->nvml, on_sample, p), 0);
     p->refused = alq_nvml_sample(p->nvml, on_sample, p);
 }
@@ -149,7 +149,8 @@ static void run(struct parent *p, const char *script)
     char shell[] = "/bin/sh", option[] = "-c", zero[] = "child";
     alq_auto_free char *text = strdup(script);
     char *const argv[] = {shell, option, text, zero, p->dir, NULL};
-    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, 0, &quick, on_devices, p, NULL);
+    const struct alq_nvml_calls calls = {.read = on_read, .arg = p};
+    p->nvml = alq_nvml_start_with(p->base, argv[0], argv, &quick, &calls, NULL);
     assert_non_null(p->nvml);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);

@@ -129,6 +129,20 @@ static int become_ldconfig(const struct alq_container *container, int program, i
 
 /* ---- the parent ---- */
 
+/* ldconfig writes into these before it renames them, whatever lies there: a FIFO would hold it, a
+ * hard link would have it write over another file. */
+static void remove_leftovers(const struct alq_rootfs *rootfs)
+{
+    static const struct {
+        const char *dir, *name;
+    } files[] = {{"/etc", "ld.so.cache~"}, {"/var/cache/ldconfig", "aux-cache~"}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        alq_auto_fd dir = alq_rootfs_open(rootfs, files[i].dir);
+        if (dir >= 0)
+            alq_sys_unlinkat(dir, files[i].name);
+    }
+}
+
 /* What ldconfig said, its first line, or what became of it. */
 static int judge(int status, int log)
 {
@@ -169,6 +183,7 @@ int alq_ldconfig_run(const struct alq_container *container, char **folders, int 
     alq_auto_fd log = alq_sys_memfd("log", MFD_CLOEXEC);
     if (null < 0 || log < 0)
         return null < 0 ? null : log;
+    remove_leftovers(&container->rootfs);
     int child = alq_sys_fork();
     if (child < 0)
         return alq_report("ldconfig", "fork", child);

@@ -12,13 +12,16 @@
 #include "vgpu/text.h"
 
 #define CONF_DIR "/etc/ld.so.conf.d"
-#define CONF_NAME "00-aliquot.conf" /* before the image's own: its driver is not the node's */
+#define CONF_FIRST "00-aliquot.conf" /* an image's own driver is not the node's */
+#define CONF_LAST "zz-aliquot.conf"
 #define CONF_BYTES 65536
 
 #if defined(__x86_64__)
+#define TRIPLET "x86_64-linux-gnu"
 #define MUSL_LOADER "/lib/ld-musl-x86_64.so.1"
 #define GLIBC_LOADER "/lib64/ld-linux-x86-64.so.2"
 #elif defined(__aarch64__)
+#define TRIPLET "aarch64-linux-gnu"
 #define MUSL_LOADER "/lib/ld-musl-aarch64.so.1"
 #define GLIBC_LOADER "/lib/ld-linux-aarch64.so.1"
 #endif
@@ -50,7 +53,7 @@ static bool has_line(const char *text, const char *line)
     return false;
 }
 
-static int write_conf(int dir, const struct alq_text *conf)
+static int write_conf(int dir, const char *name, const struct alq_text *conf)
 {
     static const char temporary[] = ".aliquot-hook.new";
     alq_sys_unlinkat(dir, temporary);
@@ -61,21 +64,18 @@ static int write_conf(int dir, const struct alq_text *conf)
     long n = alq_sys_write(file, conf->at, conf->len);
     int rc = n < 0 ? (int)n : (size_t)n == conf->len ? 0 : -ENOSPC;
     if (!rc)
-        rc = alq_sys_renameat(dir, temporary, CONF_NAME);
+        rc = alq_sys_renameat(dir, temporary, name);
     if (rc)
         alq_sys_unlinkat(dir, temporary);
     return rc;
 }
 
-/* So that an ldconfig that runs in the container later (a package is installed) keeps the folders.
- * An image without the directory has no such thing. */
-static int put_conf(const struct alq_rootfs *rootfs, char **folders, int count)
+/* Adds the lines that the file lacks. */
+static int add_lines(const struct alq_rootfs *rootfs, int dir, const char *name, char **lines,
+                     int count)
 {
     static char buffer[CONF_BYTES];
-    alq_auto_fd dir = alq_rootfs_open(rootfs, CONF_DIR);
-    if (dir < 0)
-        return dir == -ENOENT ? 0 : dir;
-    alq_auto_fd old = alq_sys_openat(dir, CONF_NAME, O_PATH | O_NOFOLLOW, 0);
+    alq_auto_fd old = alq_sys_openat(dir, name, O_PATH | O_NOFOLLOW, 0);
     long len = old < 0 ? -1 : alq_rootfs_read(rootfs, old, buffer, sizeof(buffer));
     struct alq_text conf = {buffer, sizeof(buffer), len > 0 ? (size_t)len : 0, false};
     size_t before = conf.len;
@@ -83,14 +83,40 @@ static int put_conf(const struct alq_rootfs *rootfs, char **folders, int count)
     if (conf.len && buffer[conf.len - 1] != '\n')
         alq_text_add(&conf, "\n");
     for (int i = 0; i < count; i++) {
-        if (!has_line(buffer, folders[i])) {
-            alq_text_add(&conf, folders[i]);
+        if (!has_line(buffer, lines[i])) {
+            alq_text_add(&conf, lines[i]);
             alq_text_add(&conf, "\n");
         }
     }
     if (conf.is_cut)
         return -EFBIG;
-    return conf.len == before ? 0 : write_conf(dir, &conf);
+    return conf.len == before ? 0 : write_conf(dir, name, &conf);
+}
+
+/* The directories that some distribution's loader searches by itself, which the host's ldconfig
+ * need not know: without them the new cache would lack what the image's own had. */
+static int add_system_dirs(const struct alq_rootfs *rootfs, int dir)
+{
+    static char dirs[][32] = {"/lib/" TRIPLET, "/usr/lib/" TRIPLET, "/lib64", "/usr/lib64"};
+    char *found[sizeof(dirs) / sizeof(dirs[0])];
+    int count = 0;
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        alq_auto_fd fd = alq_rootfs_open(rootfs, dirs[i]);
+        if (fd >= 0)
+            found[count++] = dirs[i];
+    }
+    return count ? add_lines(rootfs, dir, CONF_LAST, found, count) : 0;
+}
+
+/* So that an ldconfig that runs in the container later (a package is installed) keeps the folders.
+ * An image without the directory has no such thing. */
+static int put_conf(const struct alq_rootfs *rootfs, char **folders, int count)
+{
+    alq_auto_fd dir = alq_rootfs_open(rootfs, CONF_DIR);
+    if (dir < 0)
+        return dir == -ENOENT ? 0 : dir;
+    int rc = add_lines(rootfs, dir, CONF_FIRST, folders, count);
+    return rc ? rc : add_system_dirs(rootfs, dir);
 }
 
 static int make_cache(const struct alq_container *container, char **folders, int count)
@@ -100,7 +126,7 @@ static int make_cache(const struct alq_container *container, char **folders, int
     if (rc == -EROFS)
         return rc;
     if (rc)
-        return alq_report(CONF_DIR "/" CONF_NAME, "links by SONAME instead", rc);
+        return alq_report(CONF_DIR, "links by SONAME instead", rc);
     return alq_ldconfig_run(container, folders, count);
 }
 

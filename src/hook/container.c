@@ -40,6 +40,7 @@ int alq_container_open_root(const struct alq_container *container)
 static int read_config(struct alq_container *container)
 {
     static const char *const root_path[] = {"root", "path", NULL};
+    static const char *const mount_label[] = {"linux", "mountLabel", NULL};
     alq_auto_fd bundle = open_bundle(container);
     if (bundle < 0)
         return alq_report(container->bundle, "bundle", bundle);
@@ -52,7 +53,12 @@ static int read_config(struct alq_container *container)
     int rc = alq_oci_string(text, (size_t)len, root_path, container->root, ALQ_PATH_BYTES);
     if (rc == -EBADMSG)
         return alq_report(container->bundle, "config.json of the bundle is not JSON", -EINVAL);
-    return rc ? alq_report(container->bundle, "root.path in config.json of the bundle", rc) : 0;
+    if (rc)
+        return alq_report(container->bundle, "root.path in config.json of the bundle", rc);
+    rc = alq_oci_string(text, (size_t)len, mount_label, container->label, ALQ_LABEL_BYTES);
+    if (rc && rc != -ENOENT)
+        return alq_report(container->bundle, "linux.mountLabel in config.json of the bundle", rc);
+    return 0;
 }
 
 int alq_container_open(struct alq_container *container, int state)

@@ -9,9 +9,12 @@
 #include "hook/hook.h"
 #include "hook/rootfs.h"
 
+#define ALQ_LABEL_BYTES 4096
+
 struct alq_container {
     char bundle[ALQ_PATH_BYTES];
-    char root[ALQ_PATH_BYTES]; /* as config.json has it: absolute or relative to the bundle */
+    char root[ALQ_PATH_BYTES];   /* as config.json has it: absolute or relative to the bundle */
+    char label[ALQ_LABEL_BYTES]; /* linux.mountLabel: SELinux's for what is mounted; "": none */
     struct alq_rootfs rootfs;
 };
 

@@ -10,12 +10,14 @@
 #include "hook/container.h"
 #include "hook/soname.h"
 #include "hook/sys.h"
+#include "hook/tmpfs.h"
 #include "vgpu/text.h"
 
-#define FOLDERS_MAX 64
 #define RUN_SECONDS_MAX 20
 #define PROGRAM_BYTES_MAX (64u << 20)
 #define WORD_BYTES 256
+#define CHILD_REPORTED 127
+#define CACHE_BYTES_MAX "16m"
 
 /* Ubuntu's /sbin/ldconfig is a script around the real one. */
 static const char *const programs[] = {"/sbin/ldconfig.real", "/sbin/ldconfig",
@@ -62,11 +64,11 @@ static int copy_program(void)
 
 /* ---- the child ---- */
 
-/* A mount namespace of its own, the container's /proc covered, the container's root its own. */
-static int enter(const struct alq_container *container)
+/* A mount namespace of its own, the container's /proc covered by `tmpfs`, the container's root its
+ * own. */
+static int enter(const struct alq_container *container, int tmpfs)
 {
     struct alq_rootfs rootfs;
-    char path[ALQ_FD_PATH_BYTES];
     int rc = alq_sys_unshare(CLONE_NEWNS);
     if (!rc)
         rc = alq_sys_mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
@@ -77,13 +79,7 @@ static int enter(const struct alq_container *container)
     if (rc)
         return rc;
     int proc = alq_rootfs_open(&rootfs, "/proc");
-    if (proc >= 0) {
-        alq_fd_path(proc, path);
-        rc = alq_sys_mount("none", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                           "size=4k");
-    } else if (proc != -ENOENT) {
-        rc = proc;
-    }
+    rc = proc < 0 ? proc : alq_sys_move_mount(tmpfs, proc);
     if (!rc)
         rc = alq_sys_fchdir(root);
     if (!rc)
@@ -109,38 +105,46 @@ static int set_time_limit(void)
     return (int)alq_syscall6(__NR_setitimer, 0, (long)&timer, 0, 0, 0, 0);
 }
 
-static int become_ldconfig(const struct alq_container *container, int program, int null, int log,
-                           const char *const *argv)
+struct files {
+    int program, null, log, tmpfs;
+};
+
+static int become_ldconfig(const struct alq_container *container, const struct files *files)
 {
+    const char *const argv[] = {"ldconfig",         "-C", "/proc/ld.so.cache", "-f",
+                                "/proc/ld.so.conf", NULL};
     const char *const nothing[] = {NULL};
-    int rc = enter(container);
+    int rc = enter(container, files->tmpfs);
     if (!rc)
         rc = drop_privileges();
     if (!rc)
         rc = set_time_limit();
     if (rc)
         return rc;
-    alq_sys_dup3(null, 0);
-    alq_sys_dup3(log, 1);
-    alq_sys_dup3(log, 2);
+    alq_sys_dup3(files->null, 0);
+    alq_sys_dup3(files->log, 1);
+    alq_sys_dup3(files->log, 2);
     alq_syscall6(__NR_close_range, 3, 0x7fffffff, CLOSE_RANGE_CLOEXEC, 0, 0, 0);
-    return alq_sys_execveat(program, argv, nothing);
+    return alq_sys_execveat(files->program, argv, nothing);
 }
 
 /* ---- the parent ---- */
 
-/* ldconfig writes into these before it renames them, whatever lies there: a FIFO would hold it, a
- * hard link would have it write over another file. */
-static void remove_leftovers(const struct alq_rootfs *rootfs)
+/* ldconfig writes into this before it renames it, whatever lies there: a FIFO would hold it, a hard
+ * link would have it write over another file. */
+static void remove_leftover(const struct alq_rootfs *rootfs)
 {
-    static const struct {
-        const char *dir, *name;
-    } files[] = {{"/etc", "ld.so.cache~"}, {"/var/cache/ldconfig", "aux-cache~"}};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        alq_auto_fd dir = alq_rootfs_open(rootfs, files[i].dir);
-        if (dir >= 0)
-            alq_sys_unlinkat(dir, files[i].name);
-    }
+    alq_auto_fd dir = alq_rootfs_open(rootfs, "/var/cache/ldconfig");
+    if (dir >= 0)
+        alq_sys_unlinkat(dir, "aux-cache~");
+}
+
+static int write_conf(int tmpfs, const char *conf)
+{
+    size_t len = alq_text_len(conf);
+    alq_auto_fd file = alq_sys_openat(tmpfs, "ld.so.conf", O_WRONLY | O_CREAT | O_EXCL, 0644);
+    long n = file < 0 ? file : alq_sys_write(file, conf, len);
+    return n < 0 ? (int)n : (size_t)n == len ? 0 : -ENOSPC;
 }
 
 /* What ldconfig said, its first line, or what became of it. */
@@ -150,6 +154,8 @@ static int judge(int status, int log)
     int signal = status & 0x7f, code = status >> 8 & 0xff;
     if (!status)
         return 0;
+    if (!signal && code == CHILD_REPORTED)
+        return -EIO;
     long n = alq_sys_pread(log, word, sizeof(word) - 1, 0);
     word[n > 0 ? n : 0] = '\0';
     for (char *c = word; *c; c++) {
@@ -157,7 +163,8 @@ static int judge(int status, int log)
             *c = '\0';
     }
     if (signal == 14)
-        return alq_report("ldconfig", "links by SONAME instead", -ETIMEDOUT);
+        return alq_report("ldconfig", "not finished in time; links by SONAME instead", 0),
+               -ETIMEDOUT;
     if (word[0])
         return alq_report(word, "links by SONAME instead", 0), -EIO;
     struct alq_text text = alq_text_on(word, sizeof(word));
@@ -167,34 +174,35 @@ static int judge(int status, int log)
     return alq_report("ldconfig", word, 0), -EIO;
 }
 
-int alq_ldconfig_run(const struct alq_container *container, char **folders, int count)
+static int run(const struct alq_container *container, const struct files *files)
 {
-    const char *argv[FOLDERS_MAX + 6] = {"ldconfig", "-C", "/etc/ld.so.cache", "-f",
-                                         "/etc/ld.so.conf"};
-    if (count > FOLDERS_MAX)
-        return alq_report("update-ldcache", "more than 64 folders; links by SONAME instead", 0),
-               -E2BIG;
-    for (int i = 0; i < count; i++)
-        argv[5 + i] = folders[i];
-    alq_auto_fd program = copy_program();
-    if (program < 0)
-        return program;
-    alq_auto_fd null = alq_sys_open("/dev/null", O_RDONLY, 0);
-    alq_auto_fd log = alq_sys_memfd("log", MFD_CLOEXEC);
-    if (null < 0 || log < 0)
-        return null < 0 ? null : log;
-    remove_leftovers(&container->rootfs);
+    int status = 0, rc;
     int child = alq_sys_fork();
     if (child < 0)
         return alq_report("ldconfig", "fork", child);
     if (!child) {
-        int rc = become_ldconfig(container, program, null, log, argv);
-        alq_report("ldconfig", "entering the container", rc);
-        alq_sys_exit(127);
+        alq_report("ldconfig", "entering the container", become_ldconfig(container, files));
+        alq_sys_exit(CHILD_REPORTED);
     }
-    int status = 0, rc;
     do {
         rc = alq_sys_wait(child, &status);
     } while (rc == -EINTR);
-    return rc < 0 ? alq_report("ldconfig", "wait", rc) : judge(status, log);
+    return rc < 0 ? alq_report("ldconfig", "wait", rc) : judge(status, files->log);
+}
+
+int alq_ldconfig_run(const struct alq_container *container, const char *conf)
+{
+    alq_auto_fd program = copy_program();
+    if (program < 0)
+        return program;
+    alq_auto_fd tmpfs = alq_tmpfs_new(CACHE_BYTES_MAX);
+    alq_auto_fd null = alq_sys_open("/dev/null", O_RDONLY, 0);
+    alq_auto_fd log = alq_sys_memfd("log", MFD_CLOEXEC);
+    if (tmpfs < 0 || null < 0 || log < 0)
+        return tmpfs < 0 ? tmpfs : null < 0 ? null : log;
+    remove_leftover(&container->rootfs);
+    int rc = write_conf(tmpfs, conf);
+    if (!rc)
+        rc = run(container, &(struct files){program, null, log, tmpfs});
+    return rc ? rc : alq_sys_openat(tmpfs, "ld.so.cache", O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
 }

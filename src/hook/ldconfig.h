@@ -9,15 +9,17 @@
 struct alq_container;
 
 /*
- * Makes /etc/ld.so.cache of the container with its configuration and the folders, which may name
- * any paths: the program runs with the container's root as its own, in a mount namespace in which
- * /proc of the container is covered (a link through /proc/1/root would lead out), without
- * environment and capabilities other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy
- * in memory: no process of the container can write to the host's file through /proc.
+ * Makes a cache of what the text `conf`, in the form of ld.so.conf, names in the container, with
+ * the links by SONAME that ldconfig makes on the way. The program runs with the container's root as
+ * its own, in a mount namespace in which a tmpfs with conf, and for the cache, covers /proc of the
+ * container (a link through /proc/1/root would lead out), without environment and capabilities
+ * other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy in memory: no process of the
+ * container can write to the host's file through /proc.
  *
- * 0; -ENOENT: the host has none; -ENOEXEC: it has, but one that would need the container's loader;
- * another -errno: it did not succeed, after a report.
+ * A descriptor of the cache; -ENOENT: the host has no ldconfig; -ENOEXEC: it has, but one that
+ * would need the container's loader; -ENOSYS: the kernel is older than 5.2; another -errno: it did
+ * not succeed, after a report.
  */
-int alq_ldconfig_run(const struct alq_container *container, char **folders, int count);
+int alq_ldconfig_run(const struct alq_container *container, const char *conf);
 
 #endif

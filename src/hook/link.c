@@ -69,6 +69,8 @@ static int create(const struct alq_rootfs *rootfs, const char *arg)
     if (dir < 0)
         return alq_report(path, "directory of the link", dir);
     int rc = alq_link_put(dir, name, target);
+    if (rc == -EROFS) /* for compilers and the like; programs ask for SONAMEs */
+        return alq_report(path, "link not made: the root is read-only", 0);
     return rc ? alq_report(path, "making the link", rc) : 0;
 }
 

@@ -71,6 +71,11 @@ static inline int alq_sys_unlinkat(int dir, const char *path)
     return (int)alq_syscall6(__NR_unlinkat, dir, (long)path, 0, 0, 0, 0);
 }
 
+static inline int alq_sys_fsetxattr(int fd, const char *name, const void *value, size_t bytes)
+{
+    return (int)alq_syscall6(__NR_fsetxattr, fd, (long)name, (long)value, (long)bytes, 0, 0);
+}
+
 static inline int alq_sys_dup3(int from, int to)
 {
     return (int)alq_syscall6(__NR_dup3, from, to, 0, 0, 0, 0);

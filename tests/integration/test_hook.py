@@ -34,6 +34,8 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
 os.execv(sys.argv[1], sys.argv[1:])
 """
 
+READ_ONLY = "mount --bind {root} {root}; mount -o remount,bind,ro {root}"
+
 FAKE_LDCONFIG = r"""
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -205,12 +207,38 @@ class Roots(unittest.TestCase):
         self.assertEqual((self.root / "etc/ld.so.cache").read_text(), "")
         self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
 
-    def test_read_only_root_with_its_links_is_taken_and_one_without_is_named(self):
-        read_only = f"mount --bind {self.root} {self.root}; mount -o remount,bind,ro {self.root}"
-        said = self.hook("update-ldcache", "--folder", LIB, before=read_only, status=1)
+    def test_read_only_root_gets_its_cache_by_a_mount(self):
+        os.symlink(SOURCE.name, self.root / LIB[1:] / "libjansson.so.4")
+        cache = self.root / "etc/ld.so.cache"
+        before = self.tree()
+        said = self.hook("update-ldcache", "--folder", LIB, before=READ_ONLY.format(root=self.root),
+                         after=f"/sbin/ldconfig -C {cache} -p; (echo x >{cache}) 2>&1 || true; grep -c '{self.root}/' /proc/self/mountinfo")
+        self.assertEqual(said, "")
+        self.assertIn(f"=> {LIB}/libjansson.so.4", self.said)
+        self.assertIn("Read-only file system\n1\n", self.said)
+        self.assertEqual(self.tree(), before)
+        self.assertEqual(cache.read_text(), "")
+
+    def test_read_only_root_that_lacks_a_link_by_soname_is_named(self):
+        (self.root / "etc/ld.so.cache").unlink()
+        said = self.hook("update-ldcache", "--folder", LIB, before=READ_ONLY.format(root=self.root), status=1)
         self.assertIn("libjansson.so.4: link by the SONAME: read-only file system", said)
         os.symlink(SOURCE.name, self.root / LIB[1:] / "libjansson.so.4")
-        self.assertEqual(self.hook("update-ldcache", "--folder", LIB, before=read_only), "")
+        self.assertEqual(self.hook("update-ldcache", "--folder", LIB, before=READ_ONLY.format(root=self.root)), "")
+
+    def test_links_of_a_read_only_root_are_left_out_with_a_line(self):
+        said = self.hook("create-symlinks", "--link", f"libcuda.so.1::{LIB}/libcuda.so", before=READ_ONLY.format(root=self.root))
+        self.assertIn(f"{LIB}/libcuda.so: link not made: the root is read-only", said)
+
+    def test_what_is_mounted_has_the_containers_label(self):
+        label = "system_u:object_r:container_file_t:s0:c1,c2"
+        (self.top / "config.json").write_text(json.dumps({"root": {"path": "rootfs"}, "linux": {"mountLabel": label}}))
+        params = self.root / "proc/driver/nvidia/params"
+        params.parent.mkdir(parents=True)
+        params.write_text("ModifyDeviceFiles: 1\n")
+        code = f"import os; print(os.getxattr('{params}', 'security.selinux').rstrip(b'\\0').decode())"
+        self.hook("disable-device-node-modification", after=f'/usr/bin/python3 -c "{code}"')
+        self.assertEqual(self.said, label + "\n")
 
     def test_containers_ldconfig_is_never_run(self):
         for directory in ("sbin", "usr/sbin"):
@@ -233,7 +261,7 @@ class Roots(unittest.TestCase):
         self.hook("update-ldcache", "--folder", LIB, "/opt/b", prefix=["/usr/bin/env", "-i", *env],
                   before=f"mount --bind /proc {self.root}/proc; mount --bind {fake} /usr/sbin")
         self.assertEqual((self.root / "seen").read_text().split(),
-                         ["ldconfig", "-C", "/etc/ld.so.cache", "-f", "/etc/ld.so.conf", LIB, "/opt/b",
+                         ["ldconfig", "-C", "/proc/ld.so.cache", "-f", "/proc/ld.so.conf",
                           "environment:0", "descriptors:3", "no_new_privs:1", "capabilities:2", "proc:0"])
 
     # ---- roots that mean harm

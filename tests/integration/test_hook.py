@@ -82,6 +82,17 @@ class Program(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             self.assertRegex(done.stdout, said)
 
+    def test_links_need_no_privilege(self):
+        """As any user, and under an emulator too: a root without a cache."""
+        with tempfile.TemporaryDirectory(prefix="alq-hook-") as top:
+            root = pathlib.Path(top, "rootfs")
+            (root / "lib").mkdir(parents=True)
+            pathlib.Path(top, "config.json").write_text(json.dumps({"root": {"path": "rootfs"}}))
+            for args in (["create-symlinks", "--link", "x::/a/b"], ["update-ldcache", "--folder=/lib"]):
+                done = subprocess.run([*RUN, HOOK, *args], input=json.dumps({"bundle": top}), capture_output=True, text=True, timeout=20)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(os.readlink(root / "a/b"), "x")
+
     def test_wrong_command_lines_end_with_2_and_one_line(self):
         for args in (["frob"], ["update-ldcache"], ["update-ldcache", "--folder"], ["create-symlinks", "--folder", "/x"],
                      ["update-ldcache", "/x"], ["disable-device-node-modification", "x"], ["update-ldcache", "--folder", "/a", "-x"]):

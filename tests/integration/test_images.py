@@ -105,7 +105,9 @@ class Images(unittest.TestCase):
         mounts = [{"hostPath": cls.world.path("sim"), "containerPath": "/run/simgpu", "options": ["rw", "bind"]}]
         with open(cls.world.path("aliquotd.yaml"), "w", encoding="utf-8") as file:
             json.dump({"contextEstimate": "320Mi", "extraMounts": mounts}, file)
-        cls.world.start(config=cls.world.path("aliquotd.yaml"), library=BUILD / "src/vgpu/libvgpu.so")
+        knows_hook = b"--hook" in subprocess.run([BUILD / "src/daemon/aliquotd", "--help"], capture_output=True).stdout
+        cls.world.start(config=cls.world.path("aliquotd.yaml"), library=BUILD / "src/vgpu/libvgpu.so",
+                        **({"hook": HOOK} if knows_hook else {}))
         claim = cls.world.claim("images", [result(memory="4Gi")])
         peer = cls.world.peer()
         prepared = peer.prepare(claim)[claim[2]]

@@ -64,8 +64,29 @@ static int copy_program(void)
 
 /* ---- the child ---- */
 
-/* A mount namespace of its own, the container's /proc covered by `tmpfs`, the container's root its
- * own. */
+/* The container's root as a mount of this namespace's own. */
+static int open_own_root(const struct alq_container *container)
+{
+    char path[ALQ_FD_PATH_BYTES];
+    alq_auto_fd root = alq_container_open_root(container);
+    if (root < 0)
+        return root;
+    alq_fd_path(root, path);
+    int rc = alq_sys_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
+    return rc ? rc : alq_container_open_root(container);
+}
+
+/* On an initramfs, whose root cannot be pivoted away, the host's mounts stay out of reach of a
+ * program without CAP_SYS_CHROOT all the same. */
+static int change_root(int root)
+{
+    int rc = alq_sys_fchdir(root);
+    if (rc)
+        return rc;
+    return alq_sys_pivot_root_here() ? alq_sys_chroot(".") : alq_sys_umount(".");
+}
+
+/* A mount namespace with nothing but the container's mounts, its /proc covered by `tmpfs`. */
 static int enter(const struct alq_container *container, int tmpfs)
 {
     struct alq_rootfs rootfs;
@@ -74,17 +95,13 @@ static int enter(const struct alq_container *container, int tmpfs)
         rc = alq_sys_mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
     if (rc)
         return rc;
-    int root = alq_container_open_root(container);
+    int root = open_own_root(container);
     rc = root < 0 ? root : alq_rootfs_init(&rootfs, root);
     if (rc)
         return rc;
     int proc = alq_rootfs_open(&rootfs, "/proc");
     rc = proc < 0 ? proc : alq_sys_move_mount(tmpfs, proc);
-    if (!rc)
-        rc = alq_sys_fchdir(root);
-    if (!rc)
-        rc = alq_sys_chroot(".");
-    return rc;
+    return rc ? rc : change_root(root);
 }
 
 static int drop_privileges(void)

@@ -11,10 +11,10 @@ struct alq_container;
 /*
  * Makes a cache of what the text `conf`, in the form of ld.so.conf, names in the container, with
  * the links by SONAME that ldconfig makes on the way. The program runs with the container's root as
- * its own, in a mount namespace in which a tmpfs with conf, and for the cache, covers /proc of the
- * container (a link through /proc/1/root would lead out), without environment and capabilities
- * other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy in memory: no process of the
- * container can write to the host's file through /proc.
+ * its own, in a mount namespace without the host's mounts, in which a tmpfs with conf, and for the
+ * cache, covers /proc of the container (a link through /proc/1/root would lead out), without
+ * environment and capabilities other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy
+ * in memory: no process of the container can write to the host's file through /proc.
  *
  * A descriptor of the cache; -ENOENT: the host has no ldconfig; -ENOEXEC: it has, but one that
  * would need the container's loader; -ENOSYS: the kernel is older than 5.2; another -errno: it did

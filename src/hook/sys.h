@@ -146,6 +146,12 @@ static inline int alq_sys_chroot(const char *path)
     return (int)alq_syscall6(__NR_chroot, (long)path, 0, 0, 0, 0, 0);
 }
 
+/* The working directory, a mount point, becomes the root; the old root is mounted over it. */
+static inline int alq_sys_pivot_root_here(void)
+{
+    return (int)alq_syscall6(__NR_pivot_root, (long)".", (long)".", 0, 0, 0, 0);
+}
+
 static inline int alq_sys_prctl(int option, unsigned long value)
 {
     return (int)alq_syscall6(__NR_prctl, option, (long)value, 0, 0, 0, 0);

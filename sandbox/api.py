@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 
+import events
 import patches
 import resources
 import schema
@@ -181,12 +182,12 @@ class Api:
     def view(res, obj):
         """The stored object as this resource shows it (events have two forms)."""
         if res.group == "events.k8s.io":
-            return _event_to_new(obj)
+            return events.to_new(obj)
         return obj
 
     @staticmethod
     def _unview(res, obj):
-        return _event_to_core(obj) if res.group == "events.k8s.io" else obj
+        return events.to_core(obj) if res.group == "events.k8s.io" else obj
 
     # ------------------------------------------------------------------ reading
 
@@ -640,12 +641,8 @@ class Api:
             return validate.device_class(obj)
         if kind == "Pod":
             return _validate_pod(obj, old)
-        if kind == "Event" and old is None:
-            where = (obj.get("involvedObject") or {}).get("namespace", "")
-            if where != namespace and not (where == "" and namespace in ("default", "kube-system")):
-                return [validate.invalid("involvedObject.namespace", where, "does not match event.namespace")]
-            if res.group and not obj.get("eventTime"):
-                return [validate.required("eventTime")]
+        if kind == "Event":
+            return events.validate_update(obj, old, namespace, res) if old else events.validate(obj, namespace, res)
         return []
 
     def _admin_allowed(self, namespace):
@@ -810,35 +807,4 @@ def _validate_pod(pod, old):
                                           "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
                                           "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 "
                                           "if it was previously negative)"))
-    return out
-
-
-def _event_to_core(event):
-    if "regarding" not in event and "note" not in event and "reportingController" not in event:
-        return {**event, "apiVersion": "v1"}
-    out = {"kind": "Event", "apiVersion": "v1", "metadata": event["metadata"],
-           "involvedObject": event.get("regarding", {}), "reason": event.get("reason", ""),
-           "message": event.get("note", ""), "source": event.get("deprecatedSource", {}),
-           "type": event.get("type", ""), "eventTime": event.get("eventTime"),
-           "action": event.get("action", ""), "reportingComponent": event.get("reportingController", ""),
-           "reportingInstance": event.get("reportingInstance", "")}
-    for new, old in (("series", "series"), ("related", "related"), ("deprecatedCount", "count"),
-                     ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp")):
-        if event.get(new):
-            out[old] = event[new]
-    return out
-
-
-def _event_to_new(event):
-    out = {"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": event["metadata"],
-           "eventTime": event.get("eventTime"), "reportingController": event.get("reportingComponent", ""),
-           "reportingInstance": event.get("reportingInstance", ""), "action": event.get("action", ""),
-           "reason": event.get("reason", ""), "regarding": event.get("involvedObject", {}),
-           "note": event.get("message", ""), "type": event.get("type", ""),
-           "deprecatedSource": event.get("source", {}),
-           "deprecatedFirstTimestamp": event.get("firstTimestamp"),
-           "deprecatedLastTimestamp": event.get("lastTimestamp")}
-    for old, new in (("series", "series"), ("related", "related"), ("count", "deprecatedCount")):
-        if event.get(old):
-            out[new] = event[old]
     return out

@@ -136,7 +136,7 @@ def _qualified_name(field, value, full=False):
     return out + (_c_identifier(field, parts[1]) if parts[1] else [required(field, "the name must not be empty")])
 
 
-def _label_key(field, value):
+def label_key(field, value):
     prefix, slash, name = value.rpartition("/")
     out = []
     if slash and not prefix:
@@ -369,7 +369,7 @@ def _policy_range(field, capacity, range_, default_text):
 
 
 def _taint(field, taint, version):
-    out = _label_key(field + ".key", taint["key"])
+    out = label_key(field + ".key", taint["key"])
     value = taint.get("value", "")
     if value and (len(value) > 63 or not _NAME_PART.fullmatch(value)):
         out.append(invalid(field + ".value", value, "a valid label must be an empty string or consist of alphanumeric "

@@ -369,14 +369,18 @@ static int open_parts(struct daemon *d, struct alq_err *err)
         d->kube = alq_kube_new(&d->cfg, d->base, err);
     if (d->kube)
         d->events = alq_events_new(&d->cfg, d->kube, &clock, err);
+    if (d->events &&
+        alq_findings_register(alq_admin_findings(d->admin), alq_events_tell, d->events))
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (d->events)
         d->work = alq_work_new(d->base, WORKERS, err);
     if (d->work)
         d->dra = alq_dra_new(&d->cfg, on_stray, d, err);
     if (!d->dra)
         return err->code;
-    const struct alq_node_parts parts = {&d->cfg,   d->base, d->work,  d->kube,
-                                         d->events, d->dra,  d->health};
+    const struct alq_node_parts parts = {
+        &d->cfg,   d->base, d->work,   d->kube,
+        d->events, d->dra,  d->health, alq_admin_findings(d->admin)};
     d->node = alq_node_new(&parts, err);
     return d->node ? 0 : err->code;
 }

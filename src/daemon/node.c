@@ -16,6 +16,9 @@
 #include "base/log.h"
 #include "daemon/clock.h"
 #include "daemon/devices/devices.h"
+#include "daemon/findings.h"
+#include "daemon/kube/claim_status.h"
+#include "daemon/kube/events.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kube/slices.h"
 #include "daemon/kubelet/dra.h"
@@ -63,6 +66,7 @@ struct alq_node {
     struct alq_names *names;
     struct alq_prepare *prepare;
     struct alq_slices *slices;
+    struct alq_claim_status *claim_status;
     struct alq_devices *devices;
 
     struct event *closing;
@@ -90,6 +94,9 @@ static void cancel_claim(void *call)
 static void release(struct alq_node *n)
 {
     alq_prepare_free(alq_steal(&n->prepare));
+    if (n->claim_status)
+        alq_findings_unregister(n->parts.findings, n->claim_status);
+    alq_claim_status_free(alq_steal(&n->claim_status));
     alq_slices_free(alq_steal(&n->slices));
     if (n->devices)
         alq_devices_close(n->devices);
@@ -186,6 +193,47 @@ static void on_record(void *arg, struct alq_record *record)
     o->err = err;
 }
 
+/* ---- what becomes of claims ---------------------------------------------------------------------
+ */
+
+static void on_prepared(void *arg, const struct alq_claim_spec *claim, const json_t *object)
+{
+    const struct alq_node *n = arg;
+    alq_claim_status_set(n->claim_status, claim, object);
+}
+
+static void on_refused(void *arg, const struct alq_claim_id *id, const struct alq_err *err)
+{
+    const struct alq_node *n = arg;
+    const char *text = strstr(err->text, ": "); /* the event names the claim itself */
+    const struct alq_event event = {ALQ_EVENT_WARNING,
+                                    err->code == ALQ_EBUSY ? "NoRoom" : "PrepareFailed", "Prepare",
+                                    text ? text + 2 : err->text};
+    alq_events_claim(n->parts.events, &event, id->namespace_, id->name, id->uid);
+}
+
+static void on_unprepared(void *arg, const char *uid)
+{
+    const struct alq_node *n = arg;
+    alq_claim_status_forget(n->claim_status, uid);
+}
+
+/* What the parts that talk to the API server are; on the loop. */
+static void open_kube(struct alq_node *n, struct alq_err *err)
+{
+    const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_unprepared, n};
+    const struct alq_clock clock = alq_clock_real(n->parts.base);
+    const struct alq_node_parts *parts = &n->parts;
+    n->slices = alq_slices_new(parts->cfg, parts->kube, parts->base, err);
+    if (n->slices)
+        n->claim_status = alq_claim_status_new(parts->cfg, parts->kube, &clock, err);
+    if (!n->claim_status)
+        return;
+    alq_prepare_watch(n->prepare, &watcher);
+    if (alq_findings_register(parts->findings, alq_claim_status_tell, n->claim_status))
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+}
+
 static int open_store(struct alq_node *n, struct alq_err *err)
 {
     int rc;
@@ -222,7 +270,7 @@ static void opening_done(struct alq_job *job)
     struct opening *o = (struct opening *)job;
     struct alq_node *n = o->node;
     if (!o->err.code)
-        n->slices = alq_slices_new(n->parts.cfg, n->parts.kube, n->parts.base, &o->err);
+        open_kube(n, &o->err);
     if (o->err.code) {
         release(n);
     } else {

@@ -14,6 +14,7 @@
 
 struct alq_dra;
 struct alq_events;
+struct alq_findings;
 struct alq_health;
 struct alq_kube;
 struct alq_node;
@@ -30,6 +31,7 @@ struct alq_node_parts {
     struct alq_events *events;
     struct alq_dra *dra;
     struct alq_health *health;
+    struct alq_findings *findings;
 };
 
 /* Closed. NULL when out of memory, or when the boot id cannot be read. */

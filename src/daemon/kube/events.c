@@ -18,8 +18,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "daemon/findings.h"
 #include "daemon/kube/client.h"
 #include "daemon/kube/event_object.h"
+#include "daemon/monitor/metrics.h"
 
 #define ENTRIES_MAX 128u
 #define PODS_MAX 16u /* of a claim that are told; the claim tells the others */
@@ -116,6 +118,7 @@ static void forget(struct alq_events *e, struct entry *n)
 static void drop(struct alq_events *e, struct entry *n)
 {
     e->stats.dropped++;
+    alq_metric_add(ALQ_METRIC_EVENTS, 1, "dropped", NULL);
     forget(e, n);
 }
 
@@ -211,6 +214,7 @@ static void post(struct alq_events *e, const struct alq_event *event, enum kind 
         n = add(e, kind, namespace_, name, uid, event->reason);
     if (!n) {
         e->stats.dropped++;
+        alq_metric_add(ALQ_METRIC_EVENTS, 1, "dropped", NULL);
         if (!e->is_full)
             alq_warn(ALQ_LOG_KV({"reason", event->reason}),
                      "more events than can be sent; the newest are dropped");
@@ -331,6 +335,7 @@ static void on_sent(void *arg, int status, json_t *body, const struct alq_err *e
     if (!err || (status == 409 && !e->is_patch)) {
         e->backoff_ns = BACKOFF_MIN_NS;
         e->stats.posted++;
+        alq_metric_add(ALQ_METRIC_EVENTS, 1, "posted", NULL);
         e->stats.is_forbidden = e->is_full = 0;
         if (!e->is_outdated)
             n->told = e->told;
@@ -505,6 +510,15 @@ void alq_events_free(struct alq_events *e)
         forget(e, TAILQ_FIRST(&e->entries));
     e->clock.timer_free(e->timer);
     free(e);
+}
+
+void alq_events_tell(void *events, struct alq_findings *findings)
+{
+    const struct alq_events *e = events;
+    if (e->stats.is_forbidden)
+        alq_findings_add(findings, "events.forbidden", ALQ_FINDING_WARNING,
+                         "give the service account create and patch of events in events.k8s.io",
+                         "no Kubernetes Events are written for want of the right");
 }
 
 struct alq_events_stats alq_events_stats(const struct alq_events *e)

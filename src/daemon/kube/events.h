@@ -18,6 +18,7 @@
 #include "daemon/config.h"
 
 struct alq_events;
+struct alq_findings;
 struct alq_kube;
 
 enum alq_event_type { ALQ_EVENT_NORMAL, ALQ_EVENT_WARNING };
@@ -53,6 +54,9 @@ void alq_events_claim_and_pods(struct alq_events *events, const struct alq_event
 
 /* About this node, for what concerns no claim. */
 void alq_events_node(struct alq_events *events, const struct alq_event *event);
+
+/* A source of findings; events is its arg. */
+void alq_events_tell(void *events, struct alq_findings *findings);
 
 struct alq_events_stats alq_events_stats(const struct alq_events *events);
 

@@ -76,9 +76,11 @@ static int is_urgent(const struct alq_prepare *p, const struct alq_claim *holder
     return 0;
 }
 
-void alq_holder_on_answer(void *prepare, struct alq_claim *claim)
+void alq_holder_on_answer(void *prepare, struct alq_claim *claim, const json_t *object)
 {
     struct alq_prepare *p = prepare;
+    if (claim->lookup.state == ALQ_CLAIM_PRESENT && claim->is_completed && p->watcher.prepared)
+        p->watcher.prepared(p->watcher.arg, claim->spec, object);
     if (claim->lookup.state != ALQ_CLAIM_GONE)
         return;
     /* Files of another boot are no container's any more. */

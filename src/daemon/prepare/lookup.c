@@ -92,7 +92,7 @@ static void on_answer(void *arg, int status, json_t *body, const struct alq_err 
     enum alq_claim_state state = alq_claim_state_read(claim->spec, status, body);
     if (state != ALQ_CLAIM_UNKNOWN)
         l->state = state;
-    lookups->cb(lookups->arg, claim);
+    lookups->cb(lookups->arg, claim, body);
     start_next(lookups);
 }
 
@@ -111,7 +111,8 @@ static void start_next(struct alq_lookups *lookups)
 }
 
 void alq_lookups_init(struct alq_lookups *lookups, const struct alq_claim_source *source,
-                      const struct alq_clock *clock, void (*cb)(void *arg, struct alq_claim *claim),
+                      const struct alq_clock *clock,
+                      void (*cb)(void *arg, struct alq_claim *claim, const json_t *object),
                       void *arg)
 {
     *lookups = (struct alq_lookups){.source = source, .clock = clock, .cb = cb, .arg = arg};

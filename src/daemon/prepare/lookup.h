@@ -58,14 +58,16 @@ struct alq_lookup {
 struct alq_lookups {
     const struct alq_claim_source *source;
     const struct alq_clock *clock;
-    void (*cb)(void *arg, struct alq_claim *claim); /* an answer has come: claim->lookup.state */
+    /* an answer has come: claim->lookup.state, and the object if there is one (borrowed) */
+    void (*cb)(void *arg, struct alq_claim *claim, const json_t *object);
     void *arg;
     TAILQ_HEAD(, alq_claim) line;
     unsigned in_flight;
 };
 
 void alq_lookups_init(struct alq_lookups *lookups, const struct alq_claim_source *source,
-                      const struct alq_clock *clock, void (*cb)(void *arg, struct alq_claim *claim),
+                      const struct alq_clock *clock,
+                      void (*cb)(void *arg, struct alq_claim *claim, const json_t *object),
                       void *arg);
 
 /* Nothing more is asked; what is in flight is the caller's to cancel. */

@@ -76,6 +76,7 @@ struct alq_prepare {
     int is_line_shorter;            /* one that waited for room has ended */
     uint64_t arrivals;
     struct alq_lookups lookups;
+    struct alq_prepare_watcher watcher;
     struct alq_gpu_list gpus;
     int has_reading;
     struct alq_err no_gpus; /* code set: why there is no reading */
@@ -118,7 +119,7 @@ void alq_admit_on_time(struct alq_operation *op);
 void alq_promise_end(struct alq_prepare *p, struct alq_claim *claim);
 
 /* A lookup has been answered: a claim that is gone is unprepared, at once or a little later. */
-void alq_holder_on_answer(void *prepare, struct alq_claim *claim);
+void alq_holder_on_answer(void *prepare, struct alq_claim *claim, const json_t *object);
 /* Unprepares the claims whose time has come; when the next one's does. */
 int64_t alq_holders_take_back(struct alq_prepare *p);
 

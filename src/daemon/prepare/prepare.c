@@ -72,6 +72,11 @@ static void rebuild(struct alq_prepare *p, struct alq_claim *claim)
         alq_error(ALQ_LOG_KV({"uid", id.uid}), "not rebuilt: %s", err.text);
 }
 
+void alq_prepare_watch(struct alq_prepare *p, const struct alq_prepare_watcher *watcher)
+{
+    p->watcher = *watcher;
+}
+
 int alq_prepare_adopt(struct alq_prepare *p, struct alq_record *record, struct alq_err *err)
 {
     if (record->state == ALQ_RECORD_STARTED) {

@@ -33,6 +33,18 @@ struct alq_prepare;
 typedef void (*alq_prepare_cb)(void *arg, const struct alq_claim_spec *claim,
                                const struct alq_err *err);
 
+/* Who wants to know how the claims fare; told after the kubelet. Everything is borrowed. */
+struct alq_prepare_watcher {
+    /* Prepared now, or known to be from earlier; object: the claim, as the API server just gave it
+     */
+    void (*prepared)(void *arg, const struct alq_claim_spec *claim, const json_t *object);
+    /* A Prepare was answered with an error about a claim that exists; err begins with its name. */
+    void (*refused)(void *arg, const struct alq_claim_id *id, const struct alq_err *err);
+    /* Its promise is over. */
+    void (*unprepared)(void *arg, const char *uid);
+    void *arg;
+};
+
 /* Everything passed outlives it, but clock and source, which are copied. NULL when out of memory.
  */
 struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, const struct alq_clock *clock,
@@ -42,6 +54,9 @@ struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, const struct a
 /* Open operations end with ALQ_ECANCELED. No job may be running: free the workers first. NULL-safe.
  */
 void alq_prepare_free(struct alq_prepare *prepare);
+
+/* One watcher, copied, before alq_prepare_start. */
+void alq_prepare_watch(struct alq_prepare *prepare, const struct alq_prepare_watcher *watcher);
 
 /* A record that was found; its claim is taken over, or what it left is taken away. Blocking: before
  * alq_prepare_start, by one thread at a time. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "daemon/prepare/machine.h"
 #include "daemon/state/claim_spec.h"
@@ -67,6 +68,18 @@ static void log_end(const struct alq_operation *op, const struct alq_err *err)
         alq_info(kv, "%sd", names[op->kind]);
 }
 
+static void tell_watcher(const struct alq_operation *op, const struct alq_err *err)
+{
+    const struct alq_prepare_watcher *w = &op->prepare->watcher;
+    const char *uid = alq_json_str(op->object, "metadata.uid");
+    if (!uid || strcmp(uid, op->id.uid) != 0)
+        return; /* nobody to tell it to */
+    if (!err && w->prepared)
+        w->prepared(w->arg, op->claim->spec, op->object);
+    else if (err && err->code != ALQ_ECANCELED && w->refused)
+        w->refused(w->arg, &op->id, err);
+}
+
 static void end(struct alq_operation *op, const struct alq_err *err)
 {
     struct alq_prepare *p = op->prepare;
@@ -85,6 +98,8 @@ static void end(struct alq_operation *op, const struct alq_err *err)
     log_end(op, err);
     if (op->cb)
         op->cb(op->arg, err ? NULL : claim->spec, err);
+    if (op->kind == ALQ_PREPARE && !p->is_ending)
+        tell_watcher(op, err);
     json_decref(op->object);
     alq_claim_spec_free(op->spec);
     free(op);
@@ -139,6 +154,8 @@ static void work_done(struct alq_job *job)
     int is_rolled_back = has_failed && !op->has_record && !alq_files_is_found(p->files, op->id.uid);
     if (op->is_removal ? !has_failed : is_rolled_back) {
         alq_promise_end(p, claim);
+        if (p->watcher.unprepared)
+            p->watcher.unprepared(p->watcher.arg, op->id.uid);
     } else if (!op->is_removal && (!has_failed || op->has_record)) {
         claim->is_completed = 1;
         claim->needs_rebuild = has_failed;

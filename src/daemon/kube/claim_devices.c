@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status.devices, see claim_devices.h. Shapes and limits: reference/dra.md §4.1. Pure. */
+#include "daemon/kube/claim_devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/quantity.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static int has_key(const json_t *entry, const json_t *other)
+{
+    static const char *const keys[] = {"driver", "pool", "device", "shareID"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (strcmp(text_of(entry, keys[i]), text_of(other, keys[i])) != 0)
+            return 0;
+    return 1;
+}
+
+static const json_t *find(const json_t *entries, const json_t *like)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach (entries, i, entry) {
+        if (has_key(entry, like))
+            return entry;
+    }
+    return NULL;
+}
+
+static const json_t *ready_of(const json_t *entry)
+{
+    size_t i;
+    json_t *condition;
+    json_array_foreach (json_object_get(entry, "conditions"), i, condition) {
+        if (!strcmp(text_of(condition, "type"), "Ready"))
+            return condition;
+    }
+    return NULL;
+}
+
+static void describe(const struct alq_share_spec *s, char *text, size_t size)
+{
+    char memory[ALQ_QUANTITY_TEXT_BYTES];
+    alq_quantity_format(alq_quantity_from_u64(s->memory_bytes), 1, memory);
+    if (s->is_admin)
+        snprintf(text, size, "prepared for admin access, without limits");
+    else
+        snprintf(text, size, "prepared: %u cores, %s of memory", s->cores_pct, memory);
+}
+
+static json_t *device_of(const struct alq_share_spec *s, const char *driver, const char *pool,
+                         const char *since)
+{
+    char message[96];
+    describe(s, message, sizeof(message));
+    json_t *data = json_pack("{s:s, s:I}", "uuid", s->gpu_uuid, "minor", (json_int_t)s->gpu_minor);
+    if (data && !s->is_admin) {
+        json_object_set_new(data, "memoryBytes", json_integer((json_int_t)s->memory_bytes));
+        json_object_set_new(data, "cores", json_integer(s->cores_pct));
+    }
+    return json_pack("{s:s, s:s, s:s, s:s*, s:[{s:s, s:s, s:s, s:s, s:s}], s:o}", "driver", driver,
+                     "pool", pool, "device", s->device, "shareID",
+                     s->share_uuid[0] ? s->share_uuid : NULL, "conditions", "type", "Ready",
+                     "status", "True", "reason", "Prepared", "message", message,
+                     "lastTransitionTime", since, "data", data);
+}
+
+json_t *alq_claim_devices(const struct alq_claim_spec *claim, const char *driver, time_t now)
+{
+    char since[24];
+    struct tm tm;
+    json_t *devices = json_array();
+    gmtime_r(&now, &tm);
+    strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    for (uint32_t i = 0; devices && i < claim->share_count; i++) {
+        json_t *device = device_of(&claim->shares[i], driver, claim->pool, since);
+        if (!device) {
+            json_decref(devices);
+            return NULL;
+        }
+        /* Two results of one device without shareIDs are one key, and a key may come once. */
+        if (find(devices, device))
+            json_decref(device);
+        else
+            json_array_append_new(devices, device);
+    }
+    return devices;
+}
+
+int alq_claim_devices_are_told(const json_t *object, const json_t *devices)
+{
+    static const char *const keys[] = {"status", "reason", "message"};
+    size_t i;
+    json_t *device;
+    json_array_foreach (devices, i, device) {
+        const json_t *told = find(alq_json_at(object, "status.devices"), device);
+        const json_t *ready = ready_of(told), *wanted = ready_of(device);
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            if (!ready || strcmp(text_of(ready, keys[k]), text_of(wanted, keys[k])) != 0)
+                return 0;
+        if (!json_equal(json_object_get(told, "data"), json_object_get(device, "data")))
+            return 0;
+    }
+    return 1;
+}
+
+json_t *alq_claim_devices_apply(const struct alq_claim_spec *claim, json_t *devices)
+{
+    return json_pack("{s:s, s:s, s:{s:s, s:s, s:s}, s:{s:o}}", "apiVersion", "resource.k8s.io/v1",
+                     "kind", "ResourceClaim", "metadata", "name", claim->name, "namespace",
+                     claim->namespace_, "uid", claim->uid, "status", "devices", devices);
+}

@@ -138,11 +138,14 @@ static int become_ldconfig(const struct alq_container *container, const struct f
         rc = set_time_limit();
     if (rc)
         return rc;
+    int own_stderr = alq_sys_fcntl(2, F_DUPFD_CLOEXEC, 3);
     alq_sys_dup3(files->null, 0);
     alq_sys_dup3(files->log, 1);
     alq_sys_dup3(files->log, 2);
     alq_syscall6(__NR_close_range, 3, 0x7fffffff, CLOSE_RANGE_CLOEXEC, 0, 0, 0);
-    return alq_sys_execveat(files->program, argv, nothing);
+    rc = alq_sys_execveat(files->program, argv, nothing);
+    alq_sys_dup3(own_stderr, 2);
+    return rc;
 }
 
 /* ---- the parent ---- */
@@ -198,7 +201,8 @@ static int run(const struct alq_container *container, const struct files *files)
     if (child < 0)
         return alq_report("ldconfig", "fork", child);
     if (!child) {
-        alq_report("ldconfig", "entering the container", become_ldconfig(container, files));
+        alq_report("ldconfig", "not run, links by SONAME instead",
+                   become_ldconfig(container, files));
         alq_sys_exit(CHILD_REPORTED);
     }
     do {

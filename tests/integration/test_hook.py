@@ -198,8 +198,14 @@ class Roots(unittest.TestCase):
         self.assertEqual(os.listdir(self.root / "etc/ld.so.conf.d"), [])
         self.assertFalse((self.root / "etc/ld.so.cache").exists())
 
+    def fake_ldconfig(self, path):
+        path.parent.mkdir(exist_ok=True)
+        (self.top / "fake.c").write_text(FAKE_LDCONFIG)
+        subprocess.run(["gcc", "-static", "-O1", "-o", path, self.top / "fake.c"], check=True)
+
     def test_without_the_hosts_ldconfig_links_by_soname(self):
         """None at all, a script as Ubuntu's, and one that would take the container's loader."""
+        self.fake_ldconfig(self.root / "lib64/ld-linux-x86-64.so.2")
         for name, program in (("none", None), ("script", b"#!/bin/sh\n"), ("dynamic", pathlib.Path("/bin/true").read_bytes())):
             with self.subTest(name):
                 fake = self.top / "sbin"
@@ -209,7 +215,23 @@ class Roots(unittest.TestCase):
                     (fake / "ldconfig").chmod(0o755)
                 self.assertEqual(self.hook("update-ldcache", "--folder", LIB, before=f"mount --bind {fake} /usr/sbin"), "")
                 self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+                self.assertFalse((self.root / "seen").exists(), "the container's loader ran")
                 os.unlink(self.root / LIB[1:] / "libjansson.so.4")
+
+    def test_ldconfig_that_fails_is_told_of_in_one_line(self):
+        fake = self.top / "sbin/ldconfig"
+        fake.parent.mkdir()
+        (self.top / "fake.c").write_text("int main(void) { return 3; }")
+        subprocess.run(["gcc", "-static", "-o", fake, self.top / "fake.c"], check=True)
+        broken = bytearray(fake.read_bytes())
+        at = int.from_bytes(broken[0x20:0x28], "little")
+        broken[at + 40:at + 48] = b"\0" * 8  # the memory size of the first segment
+        for data, line in ((fake.read_bytes(), "exit status 3; links by SONAME instead"),
+                           (broken, "ended by signal 11; links by SONAME instead")):
+            fake.write_bytes(data)
+            said = self.hook("update-ldcache", "--folder", LIB, before=f"mount --bind {fake.parent} /usr/sbin")
+            self.assertTrue(said.startswith(f"aliquot-hook: ldconfig: {line}"), said)
+            self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
 
     def test_on_musl_links_by_soname(self):
         (self.root / "lib").mkdir()
@@ -265,9 +287,7 @@ class Roots(unittest.TestCase):
     def test_ldconfig_is_given_neither_environment_nor_rights_nor_proc(self):
         """A program in the place of the host's ldconfig writes down what it finds."""
         fake = self.top / "sbin"
-        fake.mkdir()
-        (self.top / "fake.c").write_text(FAKE_LDCONFIG)
-        subprocess.run(["gcc", "-static", "-O1", "-o", fake / "ldconfig", self.top / "fake.c"], check=True)
+        self.fake_ldconfig(fake / "ldconfig")
         env = [f"LD_PRELOAD={self.root}/x.so", f"LD_LIBRARY_PATH={self.root}", f"PATH={self.root}", "GLIBC_TUNABLES=x=y"]
         self.hook("update-ldcache", "--folder", LIB, "/opt/b", prefix=["/usr/bin/env", "-i", *env],
                   before=f"mount --bind /proc {self.root}/proc; mount --bind {fake} /usr/sbin")

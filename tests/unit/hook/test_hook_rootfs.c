@@ -72,6 +72,7 @@ static void open_through_links_stays_inside(void **state)
     tree_file(t, "root/etc/conf", "x", 1);
     tree_link(t, "root/relative", "etc/conf");
     tree_link(t, "root/absolute", "/etc/conf");
+    tree_link(t, "root/etc/absolute", "/etc/conf");
     tree_link(t, "root/etc/up", "../../../../../etc/conf");
     tree_link(t, "root/out", host);
     tree_link(t, "root/climb", "../host");
@@ -79,6 +80,7 @@ static void open_through_links_stays_inside(void **state)
     tree_link(t, "root/dangling", "/none");
     opens(t, "/relative", "root/etc/conf", 0);
     opens(t, "/absolute", "root/etc/conf", 0);
+    opens(t, "/etc/absolute", "root/etc/conf", 0);
     opens(t, "/etc/up", "root/etc/conf", 0);
     opens(t, "/out/secret", NULL, -ENOENT);
     opens(t, "/climb/secret", NULL, -ENOENT);

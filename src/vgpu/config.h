@@ -20,14 +20,19 @@ struct alq_config {
     uint32_t file_count;
     bool is_env;
     bool is_refused; /* a device had to be limited and could not be */
+    int again;       /* an error that may pass kept something from being known, else 0 */
     struct alq_env env;
 };
 
-/* Returns the mode; where it is ALQ_MODE_BROKEN, the reason has been written to stderr. */
+/*
+ * Returns the mode; where it is ALQ_MODE_BROKEN, the reason has been written to stderr.
+ * ALQ_MODE_UNKNOWN: an error that may pass (alq_usage_may_pass) is in the way, which has been
+ * written too; nothing is kept, and the next call looks again.
+ */
 uint32_t alq_config_find(struct alq_config *config);
 
-/* Maps a share directory's two files into the share; used by alq_config_find and its tests. 0, or
- * -errno of the control file. */
+/* Maps a share directory's two files into the share; used by alq_config_find and its tests. 0,
+ * -errno of the control file, or an error that may pass of either. */
 int alq_config_open_share(struct alq_config *config, const char *root, const char *id);
 
 /* Where the share's sections are, once its file is mapped (anew). */
@@ -38,10 +43,14 @@ void alq_config_find_sections(const struct alq_config *config, struct alq_share 
 int alq_config_go_private(const struct alq_config *config, struct alq_file *file, const char *path,
                           int rc);
 
+/* Says, once, that use is refused because of an error that may pass. */
+void alq_config_say_again(const char *path, int rc);
+
 /*
  * Only from the environment: the share of the GPU with this UUID, made when it is new. index:
  * NVML's order. NULL: the device has no limit, or, with is_refused set, no section is left for it
- * (said in a line).
+ * (said in a line); with `again` set, an
+ * error that may pass is in the way.
  */
 struct alq_share *alq_config_env_share(struct alq_config *config, const char *uuid, uint32_t index);
 

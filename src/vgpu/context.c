@@ -88,15 +88,18 @@ struct alq_here alq_context_here(void)
     return here;
 }
 
-struct alq_dev *alq_context_dev_of_stream(CUstream stream)
+CUresult alq_context_find_dev_of_stream(CUstream stream, struct alq_dev **dev)
 {
     CUcontext context = NULL;
 
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
         !ALQ_HAS(cuStreamGetCtx) || ALQ_CALL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS)
-        return alq_dev_current();
+        return alq_dev_find_current(dev);
     uint16_t number = number_of(context);
-    return number ? contexts[number - 1].dev : alq_dev_current();
+    if (number == 0)
+        return alq_dev_find_current(dev);
+    *dev = contexts[number - 1].dev;
+    return CUDA_SUCCESS;
 }
 
 void alq_context_each(void (*with)(CUcontext context, void *data), void *data)

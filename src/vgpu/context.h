@@ -23,8 +23,8 @@ struct alq_here {
 struct alq_here alq_context_here(void);
 
 /* The device of a stream's context; for the default streams, and where the driver does not tell, of
- * the current one. */
-struct alq_dev *alq_context_dev_of_stream(CUstream stream);
+ * the current one. Errors and NULL as alq_dev_find_current. */
+CUresult alq_context_find_dev_of_stream(CUstream stream, struct alq_dev **dev);
 
 /* What the driver has taken in the context on top of what making one costs: charged till its end,
  * beyond the limit where it must. */

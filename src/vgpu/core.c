@@ -39,7 +39,7 @@ uint32_t alq_core_find(void)
         atomic_store_explicit(&alq_core_mode_word, mode, memory_order_release);
     }
     alq_lock_drop(&alq_process_page()->lock_core);
-    return mode;
+    return mode != ALQ_MODE_UNKNOWN ? mode : ALQ_MODE_BROKEN;
 }
 
 bool alq_core_look_again(void)
@@ -86,13 +86,19 @@ static void say_full(const struct alq_file *file)
     alq_log_end_always(&line, &said_full);
 }
 
-/* Where the file cannot be had any more, or not locked, the limit holds for this process. */
+/*
+ * Where the file cannot be had any more, or not locked, the limit holds for this process. Not for
+ * an error that may pass: a process could bring it about (no descriptors left) to have the whole
+ * limit for itself.
+ */
 static int attach_file(struct alq_file *file)
 {
     int rc = alq_usage_attach(file);
     if (rc == -EUSERS_)
         say_full(file);
-    if (rc == 0 || rc == -EUSERS_)
+    else if (alq_usage_may_pass(rc))
+        alq_config_say_again(file->path, rc);
+    if (rc == 0 || rc == -EUSERS_ || alq_usage_may_pass(rc))
         return rc;
     rc = alq_config_go_private(&config, file, file->path, rc);
     return rc ? rc : alq_usage_attach(file);
@@ -179,7 +185,7 @@ struct met {
 };
 
 /* No lock is held: the driver may take its time. */
-static CUresult meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_count, int *driver_has)
+static CUresult meet_devices(struct met met[ORDINALS], uint32_t *met_count, int *driver_has)
 {
     int count = 0;
 
@@ -188,7 +194,7 @@ static CUresult meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_coun
     CUresult counted = ALQ_CALL(cuDeviceGetCount, &count);
     if (counted != CUDA_SUCCESS)
         return counted;
-    for (int i = 0; i < count && *met_count < ALQ_DEVICES_MAX; i++) {
+    for (int i = 0; i < count && *met_count < ORDINALS; i++) {
         struct met *at = &met[*met_count];
         CUuuid uuid;
         CUresult result = ALQ_CALL(cuDeviceGet, &at->ordinal, i);
@@ -209,10 +215,37 @@ static CUresult meet_devices(struct met met[ALQ_DEVICES_MAX], uint32_t *met_coun
     return CUDA_SUCCESS;
 }
 
+/*
+ * Caller holds lock_core. False: an error that may pass kept a share from being known. A share is
+ * one of ALQ_SHARES_MAX and of one GPU, so no more devices than that are kept.
+ */
+static bool keep_devices(const struct met *met, uint32_t met_count)
+{
+    config.again = 0;
+    device_count = 0;
+    for (uint32_t i = 0; i < met_count && config.again == 0; i++) {
+        struct alq_share *share[ALQ_SHARES_MAX];
+        uint32_t count = collect(met[i].uuid, met[i].env_index, share);
+        of_ordinal[met[i].ordinal] = 0;
+        if (count == 0)
+            continue;
+        if (device_count == ALQ_DEVICES_MAX)
+            return false;
+        struct alq_dev *dev = &devices[device_count];
+        __builtin_memcpy(dev->share, share, sizeof(share));
+        __builtin_memcpy(dev->uuid, met[i].uuid, sizeof(dev->uuid));
+        dev->share_count = count;
+        dev->ordinal = met[i].ordinal;
+        dev->index = device_count++;
+        of_ordinal[met[i].ordinal] = (uint8_t)(dev->index + 1);
+    }
+    return config.again == 0;
+}
+
 /* CUDA_ERROR_NOT_INITIALIZED: there is nothing to know (yet), the driver refuses by itself. */
 static CUresult know_devices(void)
 {
-    struct met met[ALQ_DEVICES_MAX];
+    struct met met[ORDINALS];
     uint32_t met_count = 0;
     int count = 0;
 
@@ -225,21 +258,15 @@ static CUresult know_devices(void)
         return result;
     alq_lock_take(&alq_process_page()->lock_core);
     if (atomic_load_explicit(&devices_known, memory_order_relaxed) != 1) {
-        for (uint32_t i = 0; i < met_count; i++) {
-            struct alq_dev *dev = &devices[device_count];
-            dev->share_count = collect(met[i].uuid, met[i].env_index, dev->share);
-            if (dev->share_count == 0)
-                continue;
-            __builtin_memcpy(dev->uuid, met[i].uuid, sizeof(dev->uuid));
-            dev->ordinal = met[i].ordinal;
-            dev->index = device_count++;
-            of_ordinal[met[i].ordinal] = (uint8_t)(dev->index + 1);
+        if (keep_devices(met, met_count)) {
+            driver_count = (uint32_t)count;
+            atomic_store_explicit(&devices_known, 1, memory_order_release);
+        } else {
+            result = CUDA_ERROR_NOT_PERMITTED;
         }
-        driver_count = (uint32_t)count;
-        atomic_store_explicit(&devices_known, 1, memory_order_release);
     }
     alq_lock_drop(&alq_process_page()->lock_core);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult alq_dev_find(CUdevice ordinal, struct alq_dev **dev)

@@ -4,7 +4,8 @@
  * them. Found on the first call that needs it and never before; a process without a share has
  * ALQ_MODE_NONE and every hook is a jump.
  *
- * Threading: the mode goes from ALQ_MODE_UNKNOWN to its final value once, under a lock; what the
+ * Threading: the mode goes from ALQ_MODE_UNKNOWN to its final value once, under a lock (and stays
+ * unknown, each use being refused, while an error that may pass is in the way); what the
  * pointers below reach is immutable from then on, apart from `section`, which a fork child replaces
  * before its first use (it has one thread then). Nothing here calls the driver except alq_dev_of
  * and alq_dev_current.
@@ -82,8 +83,9 @@ static inline bool alq_core_is_on(void)
 }
 
 /*
- * Takes this process's slot in every usage file (again after a fork). 0, or -EUSERS when all slots
- * of a file are taken, which has been said in one line. Cheap when done: one load.
+ * Takes this process's slot in every usage file (again after a fork). 0, -EUSERS when all slots of
+ * a file are taken, or an error that may pass (alq_usage_may_pass): then the next call tries again.
+ * Both have been said in one line. Cheap when done: one load.
  */
 int alq_core_attach(void);
 

@@ -16,24 +16,24 @@ static const char *value_of(const char *entry, const char *name)
     return alq_text_starts(entry, name) && entry[len] == '=' ? entry + len + 1 : NULL;
 }
 
-/* The value when the entry is PREFIX_<i>=value with i below ALQ_ENV_DEVICES, else NULL. */
+/* The value when the entry is PREFIX_<i>=value, else NULL. */
 static const char *indexed_value_of(const char *entry, const char *prefix, uint32_t *index)
 {
     uint64_t number;
     if (!alq_text_starts(entry, prefix))
         return NULL;
     entry += alq_text_len(prefix);
-    if (*entry++ != '_' || !alq_text_read_u64(&entry, &number) || *entry != '=' ||
-        number >= ALQ_ENV_DEVICES)
+    if (*entry++ != '_' || !alq_text_read_u64(&entry, &number) || *entry != '=')
         return NULL;
-    *index = (uint32_t)number;
+    *index = number < ALQ_ENV_DEVICES ? (uint32_t)number : ALQ_ENV_DEVICES;
     return entry + 1;
 }
 
-static void bad(struct alq_env *out, const char *entry, const char *value)
+static void bad(struct alq_env *out, const char *entry, const char *value, bool is_index)
 {
     if (out->bad_name)
         return;
+    out->bad_index = is_index;
     out->bad_name = entry;
     out->bad_name_len = (uint32_t)(value - entry - 1);
     out->bad_value = value;
@@ -54,16 +54,16 @@ void alq_env_read(char *const *environ, struct alq_env *out)
             continue;
         if ((value = value_of(entry, "CUDA_DEVICE_MEMORY_LIMIT"))) {
             if (!alq_size_read(value, &memory_all))
-                bad(out, entry, value);
+                bad(out, entry, value, false);
         } else if ((value = indexed_value_of(entry, "CUDA_DEVICE_MEMORY_LIMIT", &index))) {
-            if (!alq_size_read(value, &out->memory_bytes[index]))
-                bad(out, entry, value);
+            if (index == ALQ_ENV_DEVICES || !alq_size_read(value, &out->memory_bytes[index]))
+                bad(out, entry, value, index == ALQ_ENV_DEVICES);
         } else if ((value = value_of(entry, "CUDA_DEVICE_SM_LIMIT"))) {
             if (!alq_percent_read(value, &compute_all))
-                bad(out, entry, value);
+                bad(out, entry, value, false);
         } else if ((value = indexed_value_of(entry, "CUDA_DEVICE_SM_LIMIT", &index))) {
-            if (!alq_percent_read(value, &out->compute_pct[index]))
-                bad(out, entry, value);
+            if (index == ALQ_ENV_DEVICES || !alq_percent_read(value, &out->compute_pct[index]))
+                bad(out, entry, value, index == ALQ_ENV_DEVICES);
         } else if ((value = value_of(entry, "CUDA_DEVICE_MEMORY_SHARED_CACHE"))) {
             if (*value)
                 out->usage_path = value;
@@ -79,7 +79,7 @@ void alq_env_read(char *const *environ, struct alq_env *out)
                 out->log_level = number > 4 ? 4 : (uint32_t)number;
         } else if ((value = value_of(entry, "ALIQUOT_CONTEXT_BYTES"))) {
             if (!alq_size_read(value, &out->context_bytes))
-                bad(out, entry, value);
+                bad(out, entry, value, false);
         } else if ((value = value_of(entry, "ALIQUOT_SHARE_ROOT"))) {
             out->share_root = *value ? value : NULL;
         } else if ((value = value_of(entry, "CUDA_VISIBLE_DEVICES"))) {
@@ -87,7 +87,7 @@ void alq_env_read(char *const *environ, struct alq_env *out)
         }
     }
     out->is_uniform = out->is_first_only = true;
-    for (uint32_t i = 0; i < ALQ_ENV_DEVICES; i++) {
+    for (uint32_t i = 0; i <= ALQ_ENV_DEVICES; i++) {
         if (out->memory_bytes[i] == 0)
             out->memory_bytes[i] = memory_all;
         if (out->compute_pct[i] == 0)

@@ -14,9 +14,10 @@
 #define ALQ_ENV_DEVICES 16u
 
 struct alq_env {
-    uint64_t memory_bytes[ALQ_ENV_DEVICES]; /* by NVML's order in the container; 0: no limit */
-    uint32_t compute_pct[ALQ_ENV_DEVICES];  /* 0: no limit */
-    uint32_t policy;                        /* enum alq_policy */
+    /* By NVML's order in the container, the last for every device beyond; 0: no limit. */
+    uint64_t memory_bytes[ALQ_ENV_DEVICES + 1];
+    uint32_t compute_pct[ALQ_ENV_DEVICES + 1];
+    uint32_t policy; /* enum alq_policy */
     uint32_t priority;
     uint64_t context_bytes; /* ALIQUOT_CONTEXT_BYTES, 0 when unset */
     uint32_t log_level;
@@ -26,6 +27,7 @@ struct alq_env {
     const char *bad_name;   /* the first variable that could not be read, NULL: all could */
     const char *bad_value;
     uint32_t bad_name_len;
+    bool bad_index;     /* its index is what is wrong */
     bool has_limits;    /* any device has one */
     bool is_uniform;    /* every device has the same */
     bool is_first_only; /* no device but the first has one */

@@ -43,13 +43,13 @@ static void use_smallest(struct alq_env *env)
     uint64_t memory = 0;
     uint32_t compute = 0;
 
-    for (uint32_t i = 0; i < ALQ_ENV_DEVICES; i++) {
+    for (uint32_t i = 0; i <= ALQ_ENV_DEVICES; i++) {
         if (env->memory_bytes[i] && (memory == 0 || env->memory_bytes[i] < memory))
             memory = env->memory_bytes[i];
         if (env->compute_pct[i] && (compute == 0 || env->compute_pct[i] < compute))
             compute = env->compute_pct[i];
     }
-    for (uint32_t i = 0; i < ALQ_ENV_DEVICES; i++) {
+    for (uint32_t i = 0; i <= ALQ_ENV_DEVICES; i++) {
         env->memory_bytes[i] = memory;
         env->compute_pct[i] = compute;
     }

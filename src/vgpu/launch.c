@@ -34,14 +34,16 @@ static CUstream per_thread(CUstream stream)
     return stream ? stream : CU_STREAM_PER_THREAD;
 }
 
-static void before(struct launch *launch, const void *handle, enum alq_estimate_kind kind,
-                   uint32_t class_, CUstream stream, bool is_joined)
+/* An error: the driver does not say which device is meant, and it may be one with a share. */
+static CUresult before(struct launch *launch, const void *handle, enum alq_estimate_kind kind,
+                       uint32_t class_, CUstream stream, bool is_joined)
 {
-    struct alq_dev *dev = alq_dev_current();
+    struct alq_dev *dev;
+    CUresult result = alq_dev_find_current(&dev);
 
     launch->compute = dev ? alq_submit_begin() : NULL;
     if (!launch->compute)
-        return;
+        return result;
     launch->at = (struct alq_compute_launch){
         .device = dev->index,
         .stream = stream,
@@ -52,6 +54,7 @@ static void before(struct launch *launch, const void *handle, enum alq_estimate_
         .is_joined = is_joined,
     };
     alq_compute_before(launch->compute, &launch->at, &launch->ticket);
+    return CUDA_SUCCESS;
 }
 
 static inline CUresult after(struct launch *launch, CUresult result)
@@ -78,8 +81,8 @@ static inline CUresult after(struct launch *launch, CUresult result)
             return ALQ_CALL(name, args);                                                           \
         if (alq_core_mode() == ALQ_MODE_BROKEN)                                                    \
             return CUDA_ERROR_NOT_PERMITTED;                                                       \
-        before(&launch, __VA_ARGS__);                                                              \
-        return after(&launch, ALQ_CALL(name, args));                                               \
+        CUresult known = before(&launch, __VA_ARGS__);                                             \
+        return known == CUDA_SUCCESS ? after(&launch, ALQ_CALL(name, args)) : known;               \
     }
 
 #define KERNEL_PARAMS                                                                              \
@@ -141,8 +144,8 @@ LAUNCH(cuLaunchGridAsync, (CUfunction f, int gx, int gy, CUstream stream), ARGS(
     static CUresult at_gate_##name(CUgraphExec graph, CUstream stream)                             \
     {                                                                                              \
         struct launch launch;                                                                      \
-        before(&launch, graph, ALQ_ESTIMATE_GRAPH, 0, of_stream, false);                           \
-        return after(&launch, ALQ_CALL(name, graph, stream));                                      \
+        CUresult known = before(&launch, graph, ALQ_ESTIMATE_GRAPH, 0, of_stream, false);          \
+        return known == CUDA_SUCCESS ? after(&launch, ALQ_CALL(name, graph, stream)) : known;      \
     }                                                                                              \
     __typeof__(name) alq_gated_##name __attribute__((visibility("hidden")));                       \
     CUresult alq_gated_##name(CUgraphExec graph, CUstream stream)                                  \
@@ -178,6 +181,8 @@ CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
                                                         unsigned int count, unsigned int flags)
 {
     struct launch launches[MULTI_MAX];
+    struct alq_dev *dev;
+    CUresult result = CUDA_SUCCESS;
     unsigned int gated = 0;
 
     if (!ALQ_HAS(cuLaunchCooperativeKernelMultiDevice))
@@ -186,10 +191,10 @@ CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
         return ALQ_CALL(cuLaunchCooperativeKernelMultiDevice, list, count, flags);
     if (alq_core_mode() == ALQ_MODE_BROKEN)
         return CUDA_ERROR_NOT_PERMITTED;
-    for (; gated < count && gated < MULTI_MAX; gated++) {
+    for (; result == CUDA_SUCCESS && gated < count && gated < MULTI_MAX; gated++) {
         const CUDA_LAUNCH_PARAMS *p = &list[gated];
         struct launch *launch = &launches[gated];
-        struct alq_dev *dev = alq_context_dev_of_stream(p->hStream);
+        result = alq_context_find_dev_of_stream(p->hStream, &dev);
         launch->compute = dev ? alq_submit_begin() : NULL;
         if (!launch->compute)
             continue;
@@ -205,7 +210,8 @@ CUresult alq_gated_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list
         };
         alq_compute_before(launch->compute, &launch->at, &launch->ticket);
     }
-    CUresult result = ALQ_CALL(cuLaunchCooperativeKernelMultiDevice, list, count, flags);
+    if (result == CUDA_SUCCESS)
+        result = ALQ_CALL(cuLaunchCooperativeKernelMultiDevice, list, count, flags);
     for (unsigned int i = 0; i < gated; i++)
         after(&launches[i], result);
     return result;

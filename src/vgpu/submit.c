@@ -101,7 +101,7 @@ static bool make(void)
     uint64_t boot_id = read_boot_id();
     const struct alq_dev *dev;
 
-    if (!driver_is_enough() || alq_core_attach() != 0)
+    if (!driver_is_enough())
         return false;
     alq_dev_of(0); /* finds the devices */
     /* Zero already in a process that never had it; most of it is never touched. */
@@ -158,7 +158,10 @@ struct alq_compute *alq_submit_begin(void)
     alq_lock_take(&alq_process_page()->lock_compute);
     now = atomic_load_explicit(&state, memory_order_relaxed);
     if (now == STATE_NEW || atomic_load_explicit(&made_in, memory_order_relaxed) != generation) {
-        now = make() ? STATE_READY : STATE_NONE;
+        if (alq_core_attach() != 0) /* may pass; without a slot there is no context to launch in */
+            now = STATE_NEW;
+        else
+            now = make() ? STATE_READY : STATE_NONE;
         atomic_store_explicit(&made_in, generation, memory_order_relaxed);
         atomic_store_explicit(&state, now, memory_order_release);
     }

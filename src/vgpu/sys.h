@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #define ALQ_EINTR 4
+#define ALQ_EINTR_TRIES 1000 /* a storm of signals is no reason to give up, nor to stay for ever   \
+                              */
 #define ALQ_EAGAIN 11
 #define ALQ_ENOENT 2
 #define ALQ_EACCES 13
@@ -59,7 +61,10 @@ static inline long alq_syscall6(long nr, long a, long b, long c, long d, long e,
 
 static inline int alq_sys_openat(int dir, const char *path, int flags, int mode)
 {
-    return (int)alq_syscall6(__NR_openat, dir, (long)path, flags | O_CLOEXEC, mode, 0, 0);
+    int rc = -ALQ_EINTR;
+    for (int i = 0; i < ALQ_EINTR_TRIES && rc == -ALQ_EINTR; i++)
+        rc = (int)alq_syscall6(__NR_openat, dir, (long)path, flags | O_CLOEXEC, mode, 0, 0);
+    return rc;
 }
 
 static inline int alq_sys_open(const char *path, int flags, int mode)
@@ -97,7 +102,10 @@ static inline int64_t alq_sys_size(int fd)
  * (SIGBUS). */
 static inline int alq_sys_fallocate(int fd, uint64_t bytes)
 {
-    return (int)alq_syscall6(__NR_fallocate, fd, 0, 0, (long)bytes, 0, 0);
+    int rc = -ALQ_EINTR;
+    for (int i = 0; i < ALQ_EINTR_TRIES && rc == -ALQ_EINTR; i++)
+        rc = (int)alq_syscall6(__NR_fallocate, fd, 0, 0, (long)bytes, 0, 0);
+    return rc;
 }
 
 static inline int alq_sys_link(const char *from, const char *to)
@@ -116,10 +124,21 @@ static inline int alq_sys_fchmod(int fd, unsigned int mode)
 }
 
 /* NULL on failure. */
-static inline void *alq_sys_mmap(size_t bytes, int prot, int flags, int fd)
+/* 0, or -errno; *out is untouched then. */
+static inline int alq_sys_map(size_t bytes, int prot, int flags, int fd, void **out)
 {
     long ret = alq_syscall6(__NR_mmap, 0, (long)bytes, prot, flags, fd, 0);
-    return ret < 0 && ret > -4096 ? NULL : (void *)ret;
+    if (ret < 0 && ret > -4096)
+        return (int)ret;
+    *out = (void *)ret;
+    return 0;
+}
+
+static inline void *alq_sys_mmap(size_t bytes, int prot, int flags, int fd)
+{
+    void *at = NULL;
+    alq_sys_map(bytes, prot, flags, fd, &at);
+    return at;
 }
 
 static inline void *alq_sys_anon(size_t bytes)

@@ -8,8 +8,11 @@
 #include "vgpu/text.h"
 
 #define ENOMEM_ 12
+#define ENODEV_ 19
 #define EINVAL_ 22
 #define EEXIST_ 17
+#define ENFILE_ 23
+#define EMFILE_ 24
 #define ENOSPC_ 28
 #define EUSERS_ 87
 #define EDQUOT_ 122
@@ -27,6 +30,19 @@ void alq_usage_format(void *base, uint32_t sections)
     header->slot_count = ALQ_SLOTS;
     header->slot_bytes = sizeof(struct alq_slot);
     __atomic_store_n(&header->magic, ALQ_USAGE_MAGIC, __ATOMIC_RELEASE);
+}
+
+bool alq_usage_may_pass(int rc)
+{
+    return rc == -ALQ_EINTR || rc == -ALQ_EAGAIN || rc == -ENOMEM_ || rc == -ENFILE_ ||
+           rc == -EMFILE_;
+}
+
+/* 0, -ENOMEM, or -ENODEV: it is not to be had. */
+static int map_shared(int fd, uint64_t bytes, void **out)
+{
+    int rc = alq_sys_map(bytes, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_SHARED, fd, out);
+    return rc == 0 || rc == -ENOMEM_ ? rc : -ENODEV_;
 }
 
 /* Maps an open file that passes every check; leaves the descriptor open. */
@@ -47,11 +63,12 @@ static int map_open(int fd, uint8_t **base, uint64_t *bytes)
         return -EINVAL_;
     /* A hole that a full file system cannot fill would be a SIGBUS at the first store. */
     int rc = alq_sys_fallocate(fd, (uint64_t)size);
-    if (rc == -ENOSPC_ || rc == -EDQUOT_)
+    if (rc == -ENOSPC_ || rc == -EDQUOT_ || alq_usage_may_pass(rc))
         return rc;
-    void *at = alq_sys_mmap((size_t)size, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_SHARED, fd);
-    if (!at)
-        return -ENOMEM_;
+    void *at = NULL;
+    rc = map_shared(fd, (uint64_t)size, &at);
+    if (rc)
+        return rc;
     *base = at;
     *bytes = (uint64_t)size;
     return 0;
@@ -94,15 +111,14 @@ static int make(const char *path, uint32_t sections)
     alq_sys_fchmod(fd, 0666); /* processes of other users share it, whatever the umask */
     rc = alq_sys_fallocate(fd, bytes);
     if (rc == 0) {
-        void *base = alq_sys_mmap(bytes, ALQ_PROT_READ | ALQ_PROT_WRITE, ALQ_MAP_SHARED, fd);
-        if (base) {
+        void *base = NULL;
+        rc = map_shared(fd, bytes, &base);
+        if (rc == 0) {
             alq_usage_format(base, sections);
             alq_sys_munmap(base, bytes);
             rc = alq_sys_link(name, path);
             if (rc == -EEXIST_)
                 rc = 0;
-        } else {
-            rc = -ENOMEM_;
         }
     }
     alq_sys_close(fd);

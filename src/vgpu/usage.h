@@ -41,9 +41,14 @@ static inline struct alq_usage_section *alq_file_section(const struct alq_file *
 /* Writes an empty header with its magic into zeroed memory of ALQ_USAGE_BYTES(sections). */
 void alq_usage_format(void *base, uint32_t sections);
 
+/* True of what may be over a moment later, such as a lack of descriptors or of memory: no reason to
+ * do without the file for good. */
+bool alq_usage_may_pass(int rc);
+
 /*
  * Maps the file, without a slot. 0; -ENOENT and other errors of open; -EINVAL for a file that is
- * too short, of another format or of another version; -ENOSPC where a hole in it cannot be filled.
+ * too short, of another format or of another version; -ENOSPC where a hole in it cannot be filled;
+ * -ENODEV where it cannot be mapped.
  * Never creates or changes it.
  */
 int alq_usage_map(struct alq_file *file, const char *path);

@@ -166,6 +166,21 @@ print(json.dumps(rows))"""
                 self.assertEqual(self.run_code(code, **limit), wanted)
                 self.ctl("clear")
 
+    def test_launch_where_libvgpu_cannot_learn_the_device_fails_with_the_drivers_error(self):
+        """One that passed by the gate would be work nobody pays for."""
+        vgpu = places.publish(BUILD / "src/vgpu/libvgpu.so")
+        code = """m, f = C.c_void_p(), C.c_void_p(); context(0)
+check(cu.cuModuleLoadData(C.byref(m), b'.version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .entry k()\\n{\\nret;\\n}\\n'))
+check(cu.cuModuleGetFunction(C.byref(f), m, b'k'))
+def launch(): return cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+rows = [launch()]
+ctl('fault', 'cuCtxGetDevice', '--return', 999, '--own', 'libvgpu.so'); rows.append(launch())
+ctl('clear'); rows.append(launch())
+print(json.dumps(rows))"""
+        limit = {"LD_PRELOAD": str(vgpu), "CUDA_DEVICE_MEMORY_LIMIT": "512m", "CUDA_DEVICE_SM_LIMIT": "50",
+                 "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(self.machine.dir / "launch.region")}
+        self.assertEqual(self.run_code(code, **limit), [0, 999, 0])
+
     def test_wrong_rules_say_what_to_give(self):
         for args, wanted in ((("fault", "cuNoSuch", "--return", 1), "no entry point cuNoSuch"), (("fault", "cuInit"), "a result, a delay"),
                              (("fault", "cuInit", "--return", "CUDA_ERROR_BLUE"), "CUDA_ERROR_OUT_OF_MEMORY"), (("fault", "cuInit", "--delay", "5"), "20ms"),

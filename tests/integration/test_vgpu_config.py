@@ -3,6 +3,7 @@
 of three different GPUs, NVML or CUDA first; usage files and share directories that are missing, damaged, full, read-only,
 locked away, late or gone. (test_vgpu.py has the clients.)"""
 
+import resource
 import shutil
 import subprocess
 import unittest
@@ -236,6 +237,57 @@ class Environment(ConfigCase):
             client.ok(f"ctx {ordinal}")
             client.ok(f"alloc {(ordinal + 1) * MIB}")
             self.assertEqual(client.ok("info"), [LIMITS[gpu] - CONTEXT - (ordinal + 1) * MIB, LIMITS[gpu]])
+
+
+class Passing(ConfigCase):
+    """A process without free descriptors must not come to have the whole limit for itself: it is refused, and no longer
+    than that lasts."""
+
+    def env_of(self, source):
+        if source == "share":
+            self.share(GIB)
+            return {}
+        return {"CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(self.shares / "cache"),
+                "ALIQUOT_SHARE_ROOT": "/nonexistent"}
+
+    def allow_descriptors(self, client, most):
+        hard = resource.prlimit(client.pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(client.pid, resource.RLIMIT_NOFILE, (hard if most is None else most, hard))
+
+    def test_first_use_without_descriptors_is_refused_until_there_are_some(self):
+        for source in ("share", "environment"):
+            for found_before in (False, True):  # the limit is known, its slot is yet to be taken
+                with self.subTest(source=source, found_before=found_before):
+                    env = self.env_of(source)
+                    client, other = Client(self, **env), Client(self, **env).start(self.ordinal)
+                    if found_before:
+                        client.ok("nvml-init")
+                        client.ok("nvml1 0")
+                    self.allow_descriptors(client, 0)
+                    for _ in range(3):
+                        self.assertEqual(client.call("init")[0], NOT_PERMITTED)
+                    self.assertEqual(len(client.stderr().splitlines()), 1)
+                    self.assertIn("too many open files; GPU use is refused as long as this lasts", client.stderr())
+                    self.allow_descriptors(client, None)
+                    client.start(self.ordinal)
+                    client.ok(f"alloc {GIB // 4}")
+                    self.assertEqual(other.ok("info")[0], GIB - GIB // 4 - 2 * CONTEXT)
+                    self.assertEqual(other.call(f"alloc {GIB - GIB // 4 - 2 * CONTEXT + 1}")[0], OUT_OF_MEMORY)
+                    client.kill()
+                    other.kill()
+                    shutil.rmtree(self.shares / "claim-0", ignore_errors=True)
+
+    def test_fork_child_without_descriptors_is_refused(self):
+        self.share(GIB)
+        client = Client(self).start(self.ordinal)
+        self.allow_descriptors(client, 0)
+        self.assertEqual(client.call("fork")[0], NOT_PERMITTED & 127)
+        client.ok(f"alloc {GIB // 4}")
+
+    def test_index_beyond_the_last_is_refused(self):
+        client = Client(self, CUDA_DEVICE_MEMORY_LIMIT_16="1g", ALIQUOT_SHARE_ROOT="/nonexistent")
+        self.assertEqual(client.call("init")[0], NOT_PERMITTED)
+        self.assertIn("CUDA_DEVICE_MEMORY_LIMIT_16=1g: devices are numbered 0 to 15", client.stderr())
 
 
 class LateAndGone(ConfigCase):

@@ -25,13 +25,14 @@ static CUstream per_thread(CUstream stream)
 /* The pool that is current on the stream's device. */
 static CUresult find_current(CUstream stream, struct alq_pool **out)
 {
-    struct alq_dev *dev = alq_context_dev_of_stream(stream);
+    struct alq_dev *dev;
     CUmemoryPool pool;
 
     *out = NULL;
+    CUresult result = alq_context_find_dev_of_stream(stream, &dev);
     if (!dev || !ALQ_HAS(cuDeviceGetMemPool))
-        return CUDA_SUCCESS;
-    CUresult result = ALQ_CALL(cuDeviceGetMemPool, &pool, dev->ordinal);
+        return result;
+    result = ALQ_CALL(cuDeviceGetMemPool, &pool, dev->ordinal);
     return result == CUDA_SUCCESS ? alq_pool_find(pool, out) : result;
 }
 

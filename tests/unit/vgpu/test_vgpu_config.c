@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Share directories and the environment's file, with real files. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -217,6 +219,102 @@ static void env_file_that_cannot_be_made_limits_per_process(void **state)
     assert_true(config->files[0].is_private);
 }
 
+static void env_share_beyond_the_last_index_has_the_limit_of_all(void **state)
+{
+    (void)state;
+    environment("4g");
+    setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "1g", 1);
+    uint32_t mode = alq_config_find(config);
+    unsetenv("CUDA_DEVICE_MEMORY_LIMIT_0");
+    assert_int_equal(mode, ALQ_MODE_LIMITED);
+    const struct alq_share *share = alq_config_env_share(config, "GPU-a", ALQ_ENV_DEVICES);
+    assert_int_equal(alq_control_now(share)->memory_limit_bytes, 4ull << 30);
+}
+
+/* ---- errors that may pass ---- */
+
+/* As many descriptors as are open may be open: a process in such a state finds nothing and can
+ * find everything later. */
+static rlim_t allow_descriptors(rlim_t most)
+{
+    struct rlimit was, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    now = was;
+    now.rlim_cur = most;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    return was.rlim_cur;
+}
+
+static void find_of_a_share_without_descriptors_is_for_later(void **state)
+{
+    (void)state;
+    make_share("a-0", "GPU-a", 7);
+    setenv("ALIQUOT_SHARE_ROOT", root, 1);
+    rlim_t most = allow_descriptors(0);
+    uint32_t without = alq_config_find(config);
+    allow_descriptors(most);
+    assert_int_equal(without, ALQ_MODE_UNKNOWN);
+    assert_int_equal(config->again, -EMFILE);
+    assert_int_equal(config->share_count, 0);
+    assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
+    assert_false(config->files[0].is_private);
+    assert_int_equal(config->file_count, 1);
+}
+
+/* The directory is open and takes the last descriptor there may be. */
+static void find_with_one_descriptor_for_the_directory_is_for_later(void **state)
+{
+    (void)state;
+    make_share("a-0", "GPU-a", 7);
+    make_share("b-0", "GPU-b", 7);
+    setenv("ALIQUOT_SHARE_ROOT", root, 1);
+    int next = open("/", O_RDONLY);
+    close(next);
+    rlim_t most = allow_descriptors((rlim_t)next + 1);
+    uint32_t without = alq_config_find(config);
+    allow_descriptors(most);
+    assert_int_equal(without, ALQ_MODE_UNKNOWN);
+    assert_int_equal(config->file_count, 0);
+    assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
+    assert_int_equal(config->share_count, 2);
+}
+
+static void find_without_shares_and_descriptors_is_none(void **state)
+{
+    (void)state;
+    setenv("ALIQUOT_SHARE_ROOT", "/nonexistent", 1);
+    rlim_t most = allow_descriptors(0);
+    uint32_t without = alq_config_find(config);
+    allow_descriptors(most);
+    assert_int_equal(without, ALQ_MODE_NONE);
+}
+
+static void env_file_without_descriptors_is_for_later(void **state)
+{
+    (void)state;
+    environment("4g");
+    rlim_t most = allow_descriptors(0);
+    uint32_t without = alq_config_find(config);
+    allow_descriptors(most);
+    assert_int_equal(without, ALQ_MODE_UNKNOWN);
+    assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
+    assert_false(config->files[0].is_private);
+}
+
+static void env_share_without_descriptors_is_for_later(void **state)
+{
+    (void)state;
+    environment("4g");
+    assert_int_equal(alq_config_find(config), ALQ_MODE_LIMITED);
+    rlim_t most = allow_descriptors(0);
+    const struct alq_share *share = alq_config_env_share(config, "GPU-a", 0);
+    allow_descriptors(most);
+    assert_null(share);
+    assert_int_equal(config->again, -EMFILE);
+    assert_false(config->is_refused);
+    assert_non_null(alq_config_env_share(config, "GPU-a", 0));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -234,6 +332,12 @@ int main(void)
         TEST(env_share_of_a_second_process_cannot_be_larger),
         TEST(env_file_of_another_format_is_left_alone),
         TEST(env_file_that_cannot_be_made_limits_per_process),
+        TEST(env_share_beyond_the_last_index_has_the_limit_of_all),
+        TEST(find_of_a_share_without_descriptors_is_for_later),
+        TEST(find_with_one_descriptor_for_the_directory_is_for_later),
+        TEST(find_without_shares_and_descriptors_is_none),
+        TEST(env_file_without_descriptors_is_for_later),
+        TEST(env_share_without_descriptors_is_for_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

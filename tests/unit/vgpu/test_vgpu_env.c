@@ -56,15 +56,27 @@ static void read_of_an_indexed_value_wins_in_any_order(void **state)
     assert_int_equal(env.memory_bytes[15], 2 * GIB);
 }
 
-static void read_of_an_index_beyond_the_last_is_left_alone(void **state)
+static void read_of_names_that_are_no_index_leaves_them_alone(void **state)
 {
-    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_16=1g",
-                                   "CUDA_DEVICE_MEMORY_LIMIT_x=1g", "CUDA_DEVICE_MEMORY_LIMITS=1g",
+    const char *const entries[] = {"CUDA_DEVICE_MEMORY_LIMIT_x=1g", "CUDA_DEVICE_MEMORY_LIMITS=1g",
                                    NULL};
     struct alq_env env = env_of(entries);
     (void)state;
     assert_false(env.has_limits);
     assert_null(env.bad_name);
+}
+
+static void read_of_an_index_beyond_the_last_is_bad(void **state)
+{
+    const char *const memory[] = {"CUDA_DEVICE_MEMORY_LIMIT_16=1g", NULL};
+    const char *const compute[] = {"CUDA_DEVICE_SM_LIMIT_4294967296=30", NULL};
+    struct alq_env env = env_of(memory);
+    (void)state;
+    assert_ptr_equal(env.bad_name, memory[0]);
+    assert_true(env.bad_index);
+    env = env_of(compute);
+    assert_ptr_equal(env.bad_name, compute[0]);
+    assert_true(env.bad_index);
 }
 
 static void read_of_zero_is_no_limit(void **state)
@@ -163,7 +175,8 @@ int main(void)
         cmocka_unit_test(read_of_nothing_has_no_limit),
         cmocka_unit_test(read_of_one_value_limits_every_device),
         cmocka_unit_test(read_of_an_indexed_value_wins_in_any_order),
-        cmocka_unit_test(read_of_an_index_beyond_the_last_is_left_alone),
+        cmocka_unit_test(read_of_names_that_are_no_index_leaves_them_alone),
+        cmocka_unit_test(read_of_an_index_beyond_the_last_is_bad),
         cmocka_unit_test(read_of_zero_is_no_limit),
         cmocka_unit_test(read_of_a_bad_quantity_names_it),
         cmocka_unit_test(read_of_policy_disable_lifts_the_compute_limit_alone),

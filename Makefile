@@ -24,7 +24,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak bench lint sanitize fuzz e2e image install clean help
+.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak bench bench-peer lint sanitize fuzz e2e image install clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make soak       $(SOAK_CYCLES) prepare/unprepare cycles: nothing may grow (SOAK_CYCLES)'
 	@echo 'make test-clients  NVIDIA'\''s nvidia-smi, numba and pycuda on the simulated driver (fetched, not installed)'
 	@echo 'make bench      the figures of docs/benchmarks.md, into build/bench/results.json'
+	@echo 'make bench-peer PEER_LIBVGPU=PATH  the same of the library beside another one that takes HAMi-core'\''s environment'
 	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
 	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
@@ -78,6 +79,9 @@ soak: build
 
 test-clients: build
 	@$(PYTHON) tests/run.py --build $(BUILD) --suite clients $(TEST_ARGS)
+
+bench-peer: build
+	@$(PYTHON) bench/run.py --peer "$(PEER_LIBVGPU)" $(BENCH_ARGS)
 
 bench: build
 	@$(PYTHON) bench/run.py $(BENCH_ARGS)

@@ -34,6 +34,9 @@ int main(int argc, char **argv)
         measure(BENCH_BARE, &mins[0][turn], &medians[0][turn]);
         bench_share_make(90); /* a fresh one, so that its counters are of one process */
         measure(BENCH_SHARE, &mins[1][turn], &medians[1][turn]);
+        calls[turn] = 0;
+        if (bench_is_peer())
+            continue;
         bench_share_counters(&counters);
         if (counters.launches == 0)
             bench_die("no launch passed the gate");
@@ -54,14 +57,17 @@ int main(int argc, char **argv)
     double median = with > bare ? with - bare : 0;
     if (json)
         printf("[{\"name\": \"hook.limit.launch_ns\", \"unit\": \"ns\", \"value_min\": %.1f, "
-               "\"value_median\": %.1f, \"reference\": %.1f, \"ratio\": %.3f},\n"
-               " {\"name\": \"hook.driver_calls_per_launch\", \"unit\": \"calls\", \"value_min\": "
-               "%.4f, "
-               "\"value_median\": %.4f, \"reference\": null, \"ratio\": null}]\n",
-               min, median, bare, with / bare, calls[0], calls[TURNS / 2]);
+               "\"value_median\": %.1f, \"reference\": %.1f, \"ratio\": %.3f}",
+               min, median, bare, with / bare);
     else
         printf("hook.limit.launch_ns          %9.1f %9.1f ns   bare %9.1f\n"
                "hook.driver_calls_per_launch  %9.4f %9.4f\n",
                min, median, bare, calls[0], calls[TURNS / 2]);
+    if (json && !bench_is_peer())
+        printf(",\n {\"name\": \"hook.driver_calls_per_launch\", \"unit\": \"calls\", "
+               "\"value_min\": %.4f, \"value_median\": %.4f, \"reference\": null, \"ratio\": null}",
+               calls[0], calls[TURNS / 2]);
+    if (json)
+        printf("]\n");
     return 0;
 }

@@ -58,6 +58,8 @@ static struct figure over_turns(struct figure all[TURNS][BENCH_MODES][MEASURES],
 static void show(bool json, bool *is_first, const char *name, struct figure with,
                  struct figure bare, bool is_added)
 {
+    if (with.median <= 0) /* not measured: hook_child was cut short */
+        return;
     double min = is_added ? with.min - bare.min : with.min;
     double median = is_added ? with.median - bare.median : with.median;
     if (min < 0)

@@ -20,6 +20,8 @@
 static const char *bench_name = "bench";
 static char build[PATH_MAX - 256];
 static char directory[64];
+static const char *peer; /* another library in place of ours, or NULL */
+static uint32_t share_pct;
 static pid_t simgpud, child;
 
 void bench_machine_close(void)
@@ -50,13 +52,30 @@ static void write_file(const char *name, const void *data, size_t bytes)
         bench_die(path);
 }
 
+/* from: absolute, or in the build. */
 static void link_library(const char *from, const char *to)
 {
     char target[PATH_MAX], path[PATH_MAX];
-    snprintf(target, sizeof(target), "%s/%s", build, from);
+    snprintf(target, sizeof(target), from[0] == '/' ? "%.0s%s" : "%s/%s", build, from);
     snprintf(path, sizeof(path), "%s/lib/%s", directory, to);
     if (symlink(target, path))
         bench_die(path);
+}
+
+bool bench_is_peer(void)
+{
+    return peer != NULL;
+}
+
+static void find_peer(void)
+{
+    static char path[PATH_MAX];
+    const char *env = getenv("PEER_LIBVGPU");
+    if (!env || !*env)
+        return;
+    peer = realpath(env, path);
+    if (!peer)
+        bench_die(env);
 }
 
 static void find_build(void)
@@ -86,6 +105,7 @@ void bench_machine_open(const char *name)
 
     bench_name = name;
     find_build();
+    find_peer();
     strcpy(directory, "/tmp/alq-bench-XXXXXX");
     if (!mkdtemp(directory)) {
         directory[0] = '\0';
@@ -98,7 +118,8 @@ void bench_machine_open(const char *name)
     }
     write_file("devices.json", devices, sizeof(devices) - 1);
     link_library("sim/libsimcuda-550.so", "libcuda.so.1");
-    link_library("src/vgpu/libvgpu.so", "libvgpu.so"); /* LD_PRELOAD takes no blank */
+    link_library("sim/libsimnvml-550.so", "libnvidia-ml.so.1");
+    link_library(peer ? peer : "src/vgpu/libvgpu.so", "libvgpu.so"); /* LD_PRELOAD takes no blank */
     snprintf(path, sizeof(path), "%s/devices.json", directory);
     snprintf(program, sizeof(program), "%s/sim/simgpud", build);
     if (pipe(ends))
@@ -134,6 +155,7 @@ void bench_share_make(uint32_t compute_pct)
     header->slot_bytes = sizeof(struct alq_slot);
     write_file("shares/bench-0/control", &control, sizeof(control));
     write_file("shares/bench-0/usage", usage, sizeof(usage));
+    share_pct = compute_pct;
 }
 
 void bench_share_counters(struct alq_counters *out)
@@ -147,10 +169,28 @@ void bench_share_counters(struct alq_counters *out)
     close(fd);
 }
 
+/* The share as HAMi-core's environment has it; `env` has room for 4. */
+static void tell_peer(enum bench_mode mode, char **env)
+{
+    static char cache[PATH_MAX], percent[64], quiet[] = "LIBCUDA_LOG_LEVEL=0";
+    static char memory[] = "CUDA_DEVICE_MEMORY_LIMIT=4096m";
+    /* A file for each share and none, so that a limit that it remembers is not another's. */
+    snprintf(cache, sizeof(cache), "CUDA_DEVICE_MEMORY_SHARED_CACHE=%s/%d-%u.cache", directory,
+             (int)mode, share_pct);
+    snprintf(percent, sizeof(percent), "CUDA_DEVICE_SM_LIMIT=%u", share_pct);
+    *env++ = cache;
+    *env++ = quiet;
+    if (mode == BENCH_SHARE) {
+        *env++ = memory;
+        *env++ = percent;
+    }
+}
+
 /* The process becomes the program; its standard output is `output`. */
 static void become(const char *program, char *argument, enum bench_mode mode, int output)
 {
     char path[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX], preload[PATH_MAX];
+    char *env[8] = {libraries, socket};
 
     if (program[0] == '/')
         snprintf(path, sizeof(path), "%s", program);
@@ -161,8 +201,16 @@ static void become(const char *program, char *argument, enum bench_mode mode, in
     snprintf(root, sizeof(root), "ALIQUOT_SHARE_ROOT=%s/%s", directory,
              mode == BENCH_SHARE ? "shares" : "none");
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/lib/libvgpu.so", directory);
-    char *env[] = {libraries, socket, root, mode == BENCH_BARE ? NULL : preload, NULL};
+    if (mode != BENCH_BARE) {
+        env[2] = preload;
+        if (peer)
+            tell_peer(mode, env + 3);
+        else
+            env[3] = root;
+    }
     char *args[] = {path, argument, NULL};
+    if (peer && mode != BENCH_BARE) /* it may write a line for each refusal */
+        dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
     dup2(output, 1);
     execve(path, args, env);
     _exit(127);

@@ -3,6 +3,9 @@
  * What the benchmarks of the library run on: one simulated GPU with its simgpud, the library and
  * the stand-in driver in a folder of their own under /tmp, and one share. One at a time, one
  * thread. What fails ends the program with status 1 and one line, and leaves nothing behind.
+ *
+ * Where the environment has PEER_LIBVGPU, the path of another preload library, that one is measured
+ * in place of ours: it is told the same limits by HAMi-core's environment.
  */
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
@@ -22,9 +25,12 @@ void bench_machine_close(void);
 /* Ends the program: what failed, and errno's text. */
 void bench_die(const char *what) __attribute__((noreturn));
 
+/* True where it is another library that is measured. */
+bool bench_is_peer(void);
+
 /* A fresh share of 4 GiB and compute_pct, in place of the one before. */
 void bench_share_make(uint32_t compute_pct);
-void bench_share_counters(struct alq_counters *out);
+void bench_share_counters(struct alq_counters *out); /* ours alone has some */
 
 enum bench_mode { BENCH_BARE, BENCH_NO_SHARE, BENCH_SHARE, BENCH_MODES };
 

@@ -3,6 +3,10 @@
 """make bench: runs every benchmark of this folder, writes build/bench/results.json (a list of {name, unit, value_min,
 value_median, reference, ratio}) and prints it beside the bounds that docs/benchmarks.md explains. A benchmark is a
 program build/bench/bench_<part> or a script bench/bench_<part>.py; called with --json it prints its list on stdout.
+
+make bench-peer PEER_LIBVGPU=path (--peer): the benchmarks of the library alone, each with ours and with another preload
+library that takes HAMi-core's environment, printed side by side; the peer's results go to build/bench/peer.json.
+
 Exit status is non-zero when a benchmark fails to run; a figure over its bound is marked, not an error."""
 
 import argparse
@@ -10,9 +14,12 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
 
+PEER_BENCHMARKS = ("bench_gate", "bench_hook", "bench_init")
+PEER_LIMIT_S = 600
 REPO = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 KEYS = {"name", "unit", "value_min", "value_median", "reference", "ratio"}
@@ -49,21 +56,53 @@ def number(value):
     return "-" if value is None else f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-k", metavar="TEXT", help="only benchmarks whose file name holds TEXT")
-    args = parser.parse_args()
+def run(path, command, failed, peer=None):
+    """The results of one benchmark; what went wrong is added to `failed`. What it has started ends with it."""
+    who = f"{path.name} with {peer}" if peer else path.name
+    print(f"running {who}", file=sys.stderr, flush=True)
+    env = {k: v for k, v in os.environ.items() if k != "PEER_LIBVGPU"}
+    env.update({"ALIQUOT_BUILD": str(BUILD)}, **({"PEER_LIBVGPU": peer} if peer else {}))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    try:
+        text = process.communicate(timeout=PEER_LIMIT_S if peer else None)[0]
+        items = json.loads(text) if process.returncode == 0 else None
+        if not items or any(set(item) != KEYS for item in items):
+            raise ValueError("not a list of results")
+        return items
+    except subprocess.TimeoutExpired:
+        failed.append(f"{who}: not done after {PEER_LIMIT_S} s")
+    except ValueError as e:
+        failed.append(f"{who}: status {process.returncode}, {e}")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return []
+
+
+def compare(peer, pattern):
+    ours, theirs, failed = [], [], []
+    for path, command in benchmarks(pattern):
+        if path.name in PEER_BENCHMARKS:
+            ours += run(path, command, failed)
+            theirs += run(path, command, failed, peer)
+    (BUILD / "bench").mkdir(exist_ok=True)
+    (BUILD / "bench/results.json").write_text(json.dumps(ours, indent=1) + "\n")
+    (BUILD / "bench/peer.json").write_text(json.dumps(theirs, indent=1) + "\n")
+    print(f"machine: {machine()}\ncommand: make bench-peer PEER_LIBVGPU={peer}\n")
+    by_name = {item["name"]: item for item in theirs}
+    rows = [("NAME", "UNIT", "OURS MIN", "MEDIAN", "PEER MIN", "MEDIAN", "BARE")]
+    for item in ours:
+        other = by_name.get(item["name"], dict.fromkeys(KEYS))
+        rows.append((item["name"], item["unit"], *(number(i[k]) for i in (item, other) for k in ("value_min", "value_median")),
+                     number(item["reference"])))
+    return ours, rows, failed
+
+
+def plain(pattern):
     results, failed = [], []
-    for path, command in benchmarks(args.k):
-        print(f"running {path.name}", file=sys.stderr, flush=True)
-        out = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, ALIQUOT_BUILD=str(BUILD)))
-        try:
-            items = json.loads(out.stdout) if out.returncode == 0 else None
-            if not items or any(set(item) != KEYS for item in items):
-                raise ValueError("not a list of results")
-            results += items
-        except ValueError as e:
-            failed.append(f"{path.name}: status {out.returncode}, {e}")
+    for path, command in benchmarks(pattern):
+        results += run(path, command, failed)
     (BUILD / "bench").mkdir(exist_ok=True)
     (BUILD / "bench/results.json").write_text(json.dumps(results, indent=1) + "\n")
     print(f"machine: {machine()}\ncommand: make bench\n")
@@ -72,6 +111,17 @@ def main():
         bound = BOUNDS.get(item["name"])
         mark = "" if bound is None else number(bound) + ("" if item["value_min"] <= bound else "  over")
         rows.append((item["name"], item["unit"], *(number(item[k]) for k in ("value_min", "value_median", "reference", "ratio")), mark))
+    return results, rows, failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", metavar="TEXT", help="only benchmarks whose file name holds TEXT")
+    parser.add_argument("--peer", metavar="LIBRARY", help="beside ours, another library of HAMi-core's kind")
+    args = parser.parse_args()
+    if args.peer is not None and not os.path.isfile(args.peer):
+        parser.error(f"{args.peer or 'PEER_LIBVGPU is empty'}: no such library; make bench-peer PEER_LIBVGPU=/path/to/libvgpu.so")
+    results, rows, failed = compare(os.path.realpath(args.peer), args.k) if args.peer else plain(args.k)
     widths = [max(len(r[i]) for r in rows) for i in range(7)]
     for r in rows:
         print("  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip())

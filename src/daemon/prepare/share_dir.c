@@ -7,21 +7,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <linux/magic.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "daemon/cdi/label.h"
+#include "daemon/prepare/control.h"
 
 char *alq_share_root(const struct alq_config *cfg)
 {
@@ -144,51 +141,25 @@ static int write_control(const struct alq_config *cfg, const struct alq_share_sp
     return rc ? rc : write_at(fd, &magic, sizeof(magic), 0, what, err);
 }
 
-/* Changes what is in force when it is not what should be, by the protocol of share.h. */
-static int publish(const struct alq_config *cfg, const struct alq_share_spec *share, int fd,
-                   const char *what, struct alq_err *err)
-{
-    struct alq_control_values want;
-    fill_values(cfg, share, &want);
-    struct alq_control *control =
-        mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (control == MAP_FAILED)
-        return alq_err_errno(err, errno, "mapping %s", what);
-    _Atomic uint32_t *sequence = (_Atomic uint32_t *)&control->sequence;
-    _Atomic uint32_t *wake = (_Atomic uint32_t *)&control->wake;
-    /* We are the only writer: relaxed will do for reading our own number. */
-    uint32_t now = atomic_load_explicit(sequence, memory_order_relaxed);
-    const struct alq_control_values *in_force = &control->values[now & 1];
-    /* Corrections are the monitor's, not the claim's. */
-    want.overhead_correction_bytes = in_force->overhead_correction_bytes;
-    want.time_correction_ppm = in_force->time_correction_ppm;
-    if (memcmp(in_force, &want, sizeof(want)) != 0) {
-        control->values[(now + 1) & 1] = want;
-        atomic_store_explicit(sequence, now + 1, memory_order_release);
-        atomic_fetch_add_explicit(wake, 1, memory_order_release);
-        syscall(SYS_futex, wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    }
-    munmap(control, ALQ_CONTROL_BYTES);
-    return 0;
-}
-
 static int ensure_control(const struct alq_config *cfg, const struct alq_share_spec *share, int dir,
                           int *is_new, const char *what, struct alq_err *err)
 {
     alq_auto_close int fd = -1;
     struct alq_control have;
+    struct alq_control_values limits;
     int rc = open_file(dir, "control", 0644, ALQ_CONTROL_BYTES, is_new, &fd, what, err);
     if (rc)
         return rc;
     ssize_t n = pread(fd, &have, sizeof(have), 0);
     if (n < 0)
         return alq_err_errno(err, errno, "reading %s", what);
-    if (n == (ssize_t)sizeof(have) && have.magic == ALQ_CONTROL_MAGIC &&
-        have.version == ALQ_SHARE_VERSION && have.bytes == ALQ_CONTROL_BYTES &&
-        !memcmp(have.share_id, share->share_id, sizeof(have.share_id)) &&
-        !memcmp(have.gpu_uuid, share->gpu_uuid, sizeof(have.gpu_uuid)))
-        return publish(cfg, share, fd, what, err);
-    return write_control(cfg, share, fd, what, err);
+    if (n != (ssize_t)sizeof(have) || have.magic != ALQ_CONTROL_MAGIC ||
+        have.version != ALQ_SHARE_VERSION || have.bytes != ALQ_CONTROL_BYTES ||
+        memcmp(have.share_id, share->share_id, sizeof(have.share_id)) != 0 ||
+        memcmp(have.gpu_uuid, share->gpu_uuid, sizeof(have.gpu_uuid)) != 0)
+        return write_control(cfg, share, fd, what, err);
+    fill_values(cfg, share, &limits);
+    return alq_control_publish(fd, &limits, what, err);
 }
 
 static int ensure_usage(const struct alq_share_spec *share, int dir, int *is_new, const char *what,

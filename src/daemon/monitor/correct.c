@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Corrections, see correct.h. Pure. */
+#include "daemon/monitor/correct.h"
+
+#include "aliquot/share.h"
+
+#define FADE_NUM 3u /* of the old sums, three quarters stay: a memory of four seconds */
+#define FADE_DEN 4u
+#define SIGNIFICANT_PCT 3u /* of a window; below it NVML's whole percents tell nothing */
+
+static int64_t less(uint64_t a, uint64_t b)
+{
+    return a >= b ? (int64_t)(a - b) : -(int64_t)(b - a);
+}
+
+int64_t alq_correct_overhead(int64_t in_force_bytes, uint64_t physical_bytes,
+                             const struct alq_held *before, const struct alq_held *after)
+{
+    const int64_t one = less(physical_bytes, before->counted_bytes + before->overhead_bytes);
+    const int64_t other = less(physical_bytes, after->counted_bytes + after->overhead_bytes);
+    const int64_t low = one < other ? one : other, high = one < other ? other : one;
+    const int64_t floor = -(int64_t)after->overhead_bytes;
+    int64_t bytes = in_force_bytes < low ? low : in_force_bytes > high ? high : in_force_bytes;
+    return bytes < floor ? floor : bytes;
+}
+
+static uint64_t fade(uint64_t sum)
+{
+    return sum / FADE_DEN * FADE_NUM;
+}
+
+static uint32_t half_way(uint32_t from, uint32_t to)
+{
+    uint32_t there = from < to ? to - from : from - to;
+    if (there < 2 * ALQ_TIME_CORRECTION_STEP_PPM)
+        return to; /* half of it would never be written */
+    return from < to ? from + there / 2 : from - there / 2;
+}
+
+uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
+                          uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns)
+{
+    const uint64_t least_ns = window_ns / 100 * SIGNIFICANT_PCT;
+    uint64_t ppm = ALQ_TIME_CORRECTION_ONE;
+    sums->nvml_ns = fade(sums->nvml_ns) + nvml_ns;
+    sums->charged_ns = fade(sums->charged_ns) + charged_ns;
+    if (!in_force_ppm)
+        in_force_ppm = ALQ_TIME_CORRECTION_ONE;
+    if (is_contended) {
+        if (sums->nvml_ns < least_ns || sums->charged_ns < least_ns)
+            return in_force_ppm;
+        ppm = sums->nvml_ns / (sums->charged_ns / ALQ_TIME_CORRECTION_ONE + 1);
+    }
+    if (ppm > ALQ_TIME_CORRECTION_ONE)
+        ppm = ALQ_TIME_CORRECTION_ONE;
+    if (ppm < ALQ_TIME_CORRECTION_MIN_PPM)
+        ppm = ALQ_TIME_CORRECTION_MIN_PPM;
+    return half_way(in_force_ppm, (uint32_t)ppm);
+}

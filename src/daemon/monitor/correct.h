@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the monitor writes into `control`, reckoned from what NVML and the library say of a share.
+ * Pure functions.
+ */
+#ifndef ALQ_DAEMON_MONITOR_CORRECT_H
+#define ALQ_DAEMON_MONITOR_CORRECT_H
+
+#include <stdint.h>
+
+/* What the ledger of a share held at a moment. */
+struct alq_held {
+    uint64_t counted_bytes;
+    uint64_t overhead_bytes; /* estimates of contexts and modules, slack */
+};
+
+/*
+ * The signed correction of overhead: physical bytes (NVML, summed over the share's processes) less
+ * the ledger. The ledger moves while NVML is being read, so it is read before and after: what both
+ * allow is a range, and the correction in force is moved no further than into it. It takes back
+ * estimates at most, never bytes that a program asked for: these may be physical later.
+ */
+int64_t alq_correct_overhead(int64_t in_force_bytes, uint64_t physical_bytes,
+                             const struct alq_held *before, const struct alq_held *after);
+
+/* Differences below it are not written. */
+#define ALQ_CORRECTION_STEP_BYTES (64ll << 10)
+
+/* Sums over the last seconds, older ones fading. Zero to begin with. */
+struct alq_time_sums {
+    uint64_t nvml_ns;    /* in which a kernel of the share ran, as NVML says */
+    uint64_t charged_ns; /* what the library measured */
+};
+
+/*
+ * The correction of time: NVML's time over the library's. Where processes of several shares take
+ * turns on a GPU, the library measures also the turns of the others; so it is below one there, and
+ * one where the share is alone. Whole percents are too coarse for a second, so both are summed over
+ * some, and each second goes half the way.
+ */
+uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
+                          uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns);
+
+#define ALQ_TIME_CORRECTION_MIN_PPM 50000u
+#define ALQ_TIME_CORRECTION_STEP_PPM 10000u /* differences below it are not written */
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A round of the monitor, see round.h. */
+#define ALQ_LOG_MODULE "monitor"
+#include "daemon/monitor/round.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define PATH_BYTES 4352
+#define PAUSE_ROUNDS 60
+
+struct alq_round *alq_round_new(uint32_t count)
+{
+    struct alq_round *r = calloc(1, sizeof(*r) + count * sizeof(r->shares[0]));
+    if (r)
+        r->count = count;
+    return r;
+}
+
+void alq_round_free(struct alq_round *r)
+{
+    if (!r)
+        return;
+    alq_sample_clear(&r->sample);
+    free(r->gpus);
+    free(r);
+}
+
+static int open_dir(const struct alq_round *r, const struct alq_round_share *s)
+{
+    char path[PATH_BYTES];
+    int n = snprintf(path, sizeof(path), "%s/shares/%s", r->run_dir, s->id);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return -1;
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* ---- usage files ------------------------------------------------------------------------------
+ */
+
+static struct alq_held held(const struct alq_usage *usage)
+{
+    return (struct alq_held){usage->counted_bytes, usage->overhead_bytes};
+}
+
+void alq_round_before(struct alq_round *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct alq_round_share *s = &r->shares[i];
+        struct alq_usage usage;
+        if (!s->is_enforced || s->f.pause || !(s->f.usage.processes || s->f.gpu_processes))
+            continue;
+        alq_auto_close int dir = open_dir(r, s);
+        if (dir < 0)
+            continue;
+        alq_usage_read(dir, &usage);
+        s->has_before = !usage.flaw;
+        s->before = held(&usage);
+    }
+}
+
+static void read_usage(const struct alq_round *r, struct alq_round_share *s)
+{
+    const char *had = s->f.usage.flaw;
+    if (s->f.pause) {
+        s->f.pause--;
+        return;
+    }
+    alq_auto_close int dir = open_dir(r, s);
+    if (dir < 0) {
+        s->f.usage = (struct alq_usage){0}; /* taken away meanwhile, or not there yet */
+        return;
+    }
+    alq_usage_read(dir, &s->f.usage);
+    if (s->f.usage.is_slow)
+        s->f.pause = PAUSE_ROUNDS;
+    if (s->f.usage.is_oversize) {
+        if (!s->f.trimmed_bytes)
+            alq_warn(ALQ_LOG_KV({"share", s->id}),
+                     "a container makes its files longer than they are; they are cut");
+        s->f.trimmed_bytes += alq_usage_trim(dir);
+    }
+    if (s->f.usage.flaw && s->f.usage.flaw != had)
+        alq_warn(ALQ_LOG_KV({"share", s->id}), "usage file: %s; its figures are zero",
+                 s->f.usage.flaw);
+}
+
+/* ---- processes --------------------------------------------------------------------------------
+ */
+
+static int by_id(const void *key, const void *element)
+{
+    return strcmp(key, ((const struct alq_round_share *)element)->id);
+}
+
+/* The share of the set's number i when it is on the GPU. */
+static struct alq_round_share *share_on(struct alq_round *r, const struct alq_share_set *set,
+                                        uint32_t i, const char *uuid)
+{
+    struct alq_round_share *s =
+        bsearch(set->ids[i], r->shares, r->count, sizeof(r->shares[0]), by_id);
+    return s && s->is_enforced && !strcmp(s->gpu_uuid, uuid) ? s : NULL;
+}
+
+/*
+ * Several shares of one GPU are filled in order of their ids, as the library charges them: each up
+ * to what its ledger holds, the last with the rest. 0: the process has none on this GPU.
+ */
+static int attribute(struct alq_round *r, const struct alq_share_set *set, const char *uuid,
+                     const struct alq_process_sample *p)
+{
+    struct alq_round_share *last = NULL;
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct alq_round_share *s = share_on(r, set, i, uuid);
+        last = s ? s : last;
+    }
+    if (!last)
+        return 0;
+    uint64_t left = p->used_bytes > 0 ? (uint64_t)p->used_bytes : 0;
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct alq_round_share *s = share_on(r, set, i, uuid);
+        if (!s || s == last)
+            continue;
+        uint64_t held = s->f.usage.counted_bytes + s->f.usage.overhead_bytes;
+        uint64_t room = held > s->physical_bytes ? held - s->physical_bytes : 0;
+        uint64_t part = left < room ? left : room;
+        s->physical_bytes += part;
+        left -= part;
+    }
+    last->physical_bytes += left;
+    last->sm_pct += p->sm_pct;
+    last->processes++;
+    return 1;
+}
+
+/* What no share has belongs to the one that has the GPU for itself. */
+static void give_rest(struct alq_round *r, struct alq_round_gpu *gpu, uint32_t sm_pct,
+                      uint32_t processes)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct alq_round_share *s = &r->shares[i];
+        if (!s->is_exclusive || strcmp(s->gpu_uuid, gpu->uuid) != 0)
+            continue;
+        s->physical_bytes = gpu->outside_bytes > 0 ? (uint64_t)gpu->outside_bytes : 0;
+        s->sm_pct = sm_pct;
+        s->processes = processes;
+        gpu->outside_bytes = gpu->outside_bytes == ALQ_UNKNOWN ? ALQ_UNKNOWN : 0;
+        return;
+    }
+}
+
+static void take_gpu(struct alq_round *r, const struct alq_gpu_sample *from,
+                     struct alq_round_gpu *gpu)
+{
+    uint32_t sm_pct = 0, processes = 0;
+    int64_t inside = 0;
+    memcpy(gpu->uuid, from->uuid, sizeof(gpu->uuid));
+    gpu->total_bytes = from->total_bytes;
+    gpu->used_bytes = from->used_bytes;
+    gpu->utilization_pct = from->utilization_pct;
+    gpu->memory_utilization_pct = from->memory_utilization_pct;
+    for (uint32_t i = 0; i < from->process_count; i++) {
+        const struct alq_process_sample *p = &from->processes[i];
+        const struct alq_share_set *set =
+            r->mounts ? alq_mounts_find(r->mounts, p->pid, r->sample.begun_ns) : NULL;
+        if (set && attribute(r, set, from->uuid, p)) {
+            inside += p->used_bytes > 0 ? p->used_bytes : 0;
+        } else {
+            sm_pct += p->sm_pct;
+            processes++;
+        }
+    }
+    if (from->used_bytes < 0)
+        gpu->outside_bytes = ALQ_UNKNOWN;
+    else
+        gpu->outside_bytes = from->used_bytes > inside ? from->used_bytes - inside : 0;
+    give_rest(r, gpu, sm_pct, processes);
+}
+
+/* ---- corrections ------------------------------------------------------------------------------
+ */
+
+static int is_contended(const struct alq_round *r, const struct alq_round_share *s)
+{
+    const struct alq_gpu_sample *gpu = alq_sample_find(&r->sample, s->gpu_uuid);
+    uint32_t all = 0;
+    for (uint32_t i = 0; gpu && i < gpu->process_count; i++)
+        all += gpu->processes[i].sm_pct;
+    return all > s->sm_pct;
+}
+
+static struct alq_correction correction_of(struct alq_round *r, struct alq_round_share *s,
+                                           uint64_t window_ns)
+{
+    struct alq_correction c = s->f.correction;
+    const struct alq_held now = held(&s->f.usage);
+    const uint64_t charged = s->f.usage.counters.charged_ns;
+    if (!s->f.usage.processes && !s->processes)
+        c.overhead_bytes = 0;
+    else if (r->has_sample && s->has_before && !s->f.usage.flaw)
+        c.overhead_bytes =
+            alq_correct_overhead(c.overhead_bytes, s->physical_bytes, &s->before, &now);
+    if (r->has_sample)
+        c.time_ppm = alq_correct_time(&s->f.time, c.time_ppm, is_contended(r, s), window_ns,
+                                      window_ns / 100 * s->sm_pct,
+                                      charged > s->f.charged_ns ? charged - s->f.charged_ns : 0);
+    s->f.charged_ns = charged;
+    return c;
+}
+
+static int is_far(const struct alq_correction *a, const struct alq_correction *b)
+{
+    return (a->overhead_bytes != b->overhead_bytes &&
+            (!b->overhead_bytes ||
+             llabs(a->overhead_bytes - b->overhead_bytes) >= ALQ_CORRECTION_STEP_BYTES)) ||
+           (a->time_ppm != b->time_ppm &&
+            (b->time_ppm == ALQ_TIME_CORRECTION_ONE ||
+             labs((long)a->time_ppm - (long)b->time_ppm) >= (long)ALQ_TIME_CORRECTION_STEP_PPM));
+}
+
+static void write_correction(const struct alq_round *r, struct alq_round_share *s,
+                             const struct alq_correction *want)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    alq_auto_close int dir = open_dir(r, s);
+    if (dir < 0)
+        return;
+    alq_auto_close int fd = openat(dir, "control", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (alq_control_correct(fd, want, s->id, &err))
+        alq_warn(ALQ_LOG_KV({"share", s->id}), "correction: %s", err.text);
+    else
+        s->f.correction = *want;
+}
+
+/* What is in force, when the daemon is new to the share: an earlier one may have written it. */
+static void read_correction(const struct alq_round *r, struct alq_round_share *s)
+{
+    struct alq_control control;
+    if (s->f.correction.time_ppm)
+        return;
+    s->f.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
+    s->f.charged_ns = s->f.usage.counters.charged_ns;
+    alq_auto_close int dir = open_dir(r, s);
+    alq_auto_close int fd =
+        dir < 0 ? -1 : openat(dir, "control", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || pread(fd, &control, sizeof(control), 0) != (ssize_t)sizeof(control))
+        return;
+    const struct alq_control_values *v = &control.values[control.sequence & 1];
+    s->f.correction.overhead_bytes = v->overhead_correction_bytes;
+    if (v->time_correction_ppm)
+        s->f.correction.time_ppm = v->time_correction_ppm;
+}
+
+static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t window_ns)
+{
+    if (r->has_sample) {
+        s->f.physical_bytes = s->physical_bytes;
+        s->f.gpu_processes = s->processes;
+        s->f.used_pct = s->sm_pct < 100 ? s->sm_pct : 100;
+        s->f.used_ns += window_ns / 100 * s->f.used_pct;
+    }
+    if (!s->is_enforced)
+        return;
+    read_correction(r, s);
+    const struct alq_correction want = correction_of(r, s, window_ns);
+    if (is_far(&s->f.correction, &want))
+        write_correction(r, s, &want);
+}
+
+void alq_round_run(struct alq_round *r)
+{
+    const uint64_t window_ns = (uint64_t)(r->begun_ns - r->last_ns);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->shares[i].is_enforced)
+            read_usage(r, &r->shares[i]);
+    if (r->has_sample)
+        r->gpus = calloc(r->sample.gpu_count + 1, sizeof(*r->gpus));
+    if (r->mounts && r->gpus)
+        alq_mounts_begin(r->mounts);
+    for (uint32_t i = 0; r->gpus && i < r->sample.gpu_count; i++)
+        take_gpu(r, &r->sample.gpus[i], &r->gpus[r->gpu_count++]);
+    if (!r->gpus)
+        r->has_sample = 0;
+    for (uint32_t i = 0; i < r->count; i++)
+        finish(r, &r->shares[i], window_ns);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Publications in control files, see control.h. One mutex for all: a publication takes
+ * microseconds. */
+#include "daemon/prepare/control.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+/* Puts together what is to be in force from what is. */
+typedef void (*merge_fn)(struct alq_control_values *values, const void *what);
+
+static void publish(struct alq_control *control, merge_fn merge, const void *arg)
+{
+    _Atomic uint32_t *sequence = (_Atomic uint32_t *)&control->sequence;
+    _Atomic uint32_t *wake = (_Atomic uint32_t *)&control->wake;
+    /* Nobody else writes while we have the turn: relaxed will do for reading our own number. */
+    uint32_t now = atomic_load_explicit(sequence, memory_order_relaxed);
+    const struct alq_control_values *in_force = &control->values[now & 1];
+    struct alq_control_values want = *in_force;
+    merge(&want, arg);
+    if (!memcmp(in_force, &want, sizeof(want)))
+        return;
+    /* A reader that still sees the last publication must not see the copy change under it. */
+    atomic_thread_fence(memory_order_release);
+    control->values[(now + 1) & 1] = want;
+    atomic_store_explicit(sequence, now + 1, memory_order_release);
+    atomic_fetch_add_explicit(wake, 1, memory_order_release);
+    syscall(SYS_futex, wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static int change(int fd, merge_fn merge, const void *arg, const char *what, struct alq_err *err)
+{
+    struct alq_control *control =
+        mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (control == MAP_FAILED)
+        return alq_err_errno(err, errno, "mapping %s", what);
+    pthread_mutex_lock(&turn);
+    publish(control, merge, arg);
+    pthread_mutex_unlock(&turn);
+    munmap(control, ALQ_CONTROL_BYTES);
+    return 0;
+}
+
+static void merge_limits(struct alq_control_values *values, const void *what)
+{
+    struct alq_control_values want = *(const struct alq_control_values *)what;
+    want.overhead_correction_bytes = values->overhead_correction_bytes;
+    want.time_correction_ppm = values->time_correction_ppm;
+    *values = want;
+}
+
+int alq_control_publish(int fd, const struct alq_control_values *limits, const char *what,
+                        struct alq_err *err)
+{
+    return change(fd, merge_limits, limits, what, err);
+}
+
+static void merge_correction(struct alq_control_values *values, const void *what)
+{
+    const struct alq_correction *want = what;
+    values->overhead_correction_bytes = want->overhead_bytes;
+    values->time_correction_ppm = want->time_ppm;
+}
+
+int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
+                        struct alq_err *err)
+{
+    struct alq_control have;
+    /* Not a byte is written to what is not whole: a store beyond the end would be a SIGBUS. */
+    if (pread(fd, &have, sizeof(have), 0) != (ssize_t)sizeof(have) ||
+        have.magic != ALQ_CONTROL_MAGIC || have.version != ALQ_SHARE_VERSION)
+        return alq_err_set(err, ALQ_EPROTO, "%s is no control file", what);
+    return change(fd, merge_correction, correction, what, err);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes a share's control file by the protocol of aliquot/share.h: the copy that is not in force,
+ * then the sequence, then a wake. Prepare has the limits and the monitor the corrections, on
+ * different workers, so all publications of the process take turns. Blocking; any thread.
+ */
+#ifndef ALQ_DAEMON_PREPARE_CONTROL_H
+#define ALQ_DAEMON_PREPARE_CONTROL_H
+
+#include "aliquot/share.h"
+#include "base/err.h"
+
+struct alq_correction {
+    int64_t overhead_bytes; /* added to what the ledger holds */
+    uint32_t time_ppm;      /* of what is charged */
+};
+
+/* Publishes limits where they differ from those in force; the corrections in force stay. fd is open
+ * for reading and writing, what names the file in errors. ALQ_EIO. */
+int alq_control_publish(int fd, const struct alq_control_values *limits, const char *what,
+                        struct alq_err *err);
+
+/* Likewise the corrections; the limits stay. ALQ_EPROTO: not a control file of ours. */
+int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
+                        struct alq_err *err);
+
+#endif

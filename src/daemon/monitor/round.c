@@ -35,7 +35,7 @@ void alq_round_free(struct alq_round *r)
 static int open_dir(const struct alq_round *r, const struct alq_round_share *s)
 {
     char path[PATH_BYTES];
-    int n = snprintf(path, sizeof(path), "%s/shares/%s", r->run_dir, s->id);
+    int n = snprintf(path, sizeof(path), "%s/shares/%s", r->files->run_dir, s->id);
     if (n < 0 || (size_t)n >= sizeof(path))
         return -1;
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -168,7 +168,7 @@ static void take_gpu(struct alq_round *r, const struct alq_gpu_sample *from,
     for (uint32_t i = 0; i < from->process_count; i++) {
         const struct alq_process_sample *p = &from->processes[i];
         const struct alq_share_set *set =
-            r->mounts ? alq_mounts_find(r->mounts, p->pid, r->sample.begun_ns) : NULL;
+            r->files->mounts ? alq_mounts_find(r->files->mounts, p->pid, r->sample.begun_ns) : NULL;
         if (set && attribute(r, set, from->uuid, p)) {
             inside += p->used_bytes > 0 ? p->used_bytes : 0;
         } else {
@@ -275,6 +275,17 @@ static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t wind
         write_correction(r, s, &want);
 }
 
+static void open_mounts(struct alq_round_files *files)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    if (files->mounts)
+        return;
+    files->mounts = alq_mounts_new("/proc", files->run_dir, &err);
+    if (!files->mounts && !files->has_failed)
+        alq_warn(NULL, "processes cannot be told apart by their mounts: %s", err.text);
+    files->has_failed = !files->mounts;
+}
+
 void alq_round_run(struct alq_round *r)
 {
     const uint64_t window_ns = (uint64_t)(r->begun_ns - r->last_ns);
@@ -283,8 +294,9 @@ void alq_round_run(struct alq_round *r)
             read_usage(r, &r->shares[i]);
     if (r->has_sample)
         r->gpus = calloc(r->sample.gpu_count + 1, sizeof(*r->gpus));
-    if (r->mounts && r->gpus)
-        alq_mounts_begin(r->mounts);
+    open_mounts(r->files);
+    if (r->files->mounts && r->gpus)
+        alq_mounts_begin(r->files->mounts);
     for (uint32_t i = 0; r->gpus && i < r->sample.gpu_count; i++)
         take_gpu(r, &r->sample.gpus[i], &r->gpus[r->gpu_count++]);
     if (!r->gpus)

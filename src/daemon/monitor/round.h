@@ -51,10 +51,17 @@ struct alq_round_gpu {
     int utilization_pct, memory_utilization_pct;
 };
 
-struct alq_round {
-    struct alq_job job; /* first */
+/* What rounds keep; the worker's while one runs. */
+struct alq_round_files {
     const char *run_dir;
     struct alq_mounts *mounts; /* NULL: processes cannot be told apart */
+    int has_failed;            /* to find out; said once */
+};
+
+struct alq_round {
+    struct alq_job job; /* first */
+    void *arg;          /* its maker's */
+    struct alq_round_files *files;
     int64_t begun_ns, last_ns; /* CLOCK_MONOTONIC: this round, and the one before it */
     struct alq_sample sample;  /* owned */
     int has_sample;

@@ -38,8 +38,9 @@ struct alq_nvml_calls {
 struct alq_nvml *alq_nvml_start(struct event_base *base, const struct alq_config *cfg,
                                 const struct alq_nvml_calls *calls, struct alq_err *err);
 
-/* A sample, borrowed; NULL: there is none (no driver, or the child failed). */
-typedef void (*alq_nvml_sample_cb)(void *arg, const struct alq_sample *sample);
+/* A sample, borrowed, or taken over by leaving an empty one; NULL: there is none (no driver, or the
+ * child failed). */
+typedef void (*alq_nvml_sample_cb)(void *arg, struct alq_sample *sample);
 
 /* Asks for a sample; cb is called later, once, and not by alq_nvml_stop. -1: one is being taken
  * already, or there is no reading of the GPUs to sample; cb is not called. */

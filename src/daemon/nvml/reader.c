@@ -77,7 +77,7 @@ static void arm(struct alq_nvml *n, long ms)
     evtimer_add(n->timer, &tv);
 }
 
-static void end_sample(struct alq_nvml *n, const struct alq_sample *sample)
+static void end_sample(struct alq_nvml *n, struct alq_sample *sample)
 {
     alq_nvml_sample_cb cb = n->sample_cb;
     n->sample_cb = NULL;

@@ -32,6 +32,7 @@ void alq_promise_end(struct alq_prepare *p, struct alq_claim *claim)
 {
     alq_lookups_cancel(&p->lookups, claim);
     alq_claim_forget(claim);
+    alq_prepare_changed(p);
 }
 
 /* ---- holders whose claims are gone ------------------------------------------------------------
@@ -217,6 +218,7 @@ static void promise(struct alq_operation *op, int is_same)
     alq_promise_end(op->prepare, claim);
     claim->spec = spec;
     claim->arrival = arrival;
+    alq_prepare_changed(op->prepare);
     alq_steps_work(op, 0);
 }
 

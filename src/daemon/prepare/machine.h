@@ -81,7 +81,14 @@ struct alq_prepare {
     int has_reading;
     struct alq_err no_gpus; /* code set: why there is no reading */
     int is_ending;
+    void (*on_change)(void *arg); /* NULL: nobody listens */
+    void *change_arg;
 };
+
+/* ---- prepare.c ---- */
+
+/* A promise has begun or ended. */
+void alq_prepare_changed(struct alq_prepare *p);
 
 /* ---- steps.c ---- */
 

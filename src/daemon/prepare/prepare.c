@@ -26,6 +26,28 @@ unsigned alq_prepare_count(const struct alq_prepare *prepare)
     return n;
 }
 
+void alq_prepare_each(const struct alq_prepare *prepare,
+                      void (*see)(void *arg, const struct alq_claim_spec *claim), void *arg)
+{
+    const struct alq_claim *claim;
+    LIST_FOREACH (claim, &prepare->claims.all, link) {
+        if (claim->spec)
+            see(arg, claim->spec);
+    }
+}
+
+void alq_prepare_on_change(struct alq_prepare *prepare, void (*on_change)(void *arg), void *arg)
+{
+    prepare->on_change = on_change;
+    prepare->change_arg = arg;
+}
+
+void alq_prepare_changed(struct alq_prepare *p)
+{
+    if (p->on_change)
+        p->on_change(p->change_arg);
+}
+
 /* ---- calls ------------------------------------------------------------------------------------
  */
 

@@ -81,5 +81,10 @@ void alq_unprepare_claim(struct alq_prepare *prepare, const struct alq_claim_id 
 
 /* Claims with a promise in force. */
 unsigned alq_prepare_count(const struct alq_prepare *prepare);
+/* Each of them; claim is borrowed for the call. */
+void alq_prepare_each(const struct alq_prepare *prepare,
+                      void (*see)(void *arg, const struct alq_claim_spec *claim), void *arg);
+/* Tells when a promise has begun or ended; one listener, NULL: none. */
+void alq_prepare_on_change(struct alq_prepare *prepare, void (*on_change)(void *arg), void *arg);
 
 #endif

@@ -111,7 +111,7 @@ struct parent {
     int refused; /* of a second request while one is out */
 };
 
-static void on_sample(void *arg, const struct alq_sample *sample)
+static void on_sample(void *arg, struct alq_sample *sample)
 {
     struct parent *p = arg;
     if (sample) {

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What monitor.c (when) and collect.c (what is shown) share; nobody else includes it. Loop thread
+ * only.
+ */
+#ifndef ALQ_DAEMON_MONITOR_STATE_H
+#define ALQ_DAEMON_MONITOR_STATE_H
+
+#include "daemon/monitor/metrics.h"
+#include "daemon/monitor/monitor.h"
+#include "daemon/monitor/shares.h"
+
+enum alq_monitor_step {
+    ALQ_MONITOR_IDLE,   /* no shares */
+    ALQ_MONITOR_PAUSE,  /* until the next round */
+    ALQ_MONITOR_BEFORE, /* a worker reads ledgers */
+    ALQ_MONITOR_SAMPLE, /* NVML has been asked */
+    ALQ_MONITOR_ROUND,  /* a worker does the rest */
+};
+
+struct alq_monitor {
+    struct alq_monitor_parts parts;
+    struct alq_timer *timer;
+    enum alq_monitor_step step;
+    struct alq_round *round; /* of the three last steps */
+    struct alq_round_files files;
+    int64_t last_ns;             /* when the last round began */
+    struct alq_prepare *prepare; /* NULL: the node's state is not open */
+    int is_stale;                /* the promises have changed since the table was made */
+    struct alq_shares shares;
+    struct alq_gpu_list gpus;    /* owned */
+    struct alq_round_gpu *loads; /* owned; of the last sample */
+    uint32_t load_count;
+    int64_t boot_to_unix_ns; /* added to CLOCK_BOOTTIME */
+};
+
+/* Collectors of the scopes SHARE and GPU; arg is the monitor. */
+void alq_collect_share(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
+void alq_collect_gpu(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
+
+#endif

@@ -31,6 +31,7 @@
 #include "daemon/kubelet/health.h"
 #include "daemon/kubelet/registration.h"
 #include "daemon/kubelet/sockets.h"
+#include "daemon/monitor/monitor.h"
 #include "daemon/node.h"
 #include "daemon/nvml/nvml.h"
 #include "daemon/succession.h"
@@ -68,6 +69,7 @@ struct daemon {
     struct alq_events *events;
     struct alq_node *node;
     struct alq_nvml *nvml;
+    struct alq_monitor *monitor;
     struct alq_dra *dra;
     struct alq_health *health;
     struct alq_grpc_method methods[8]; /* of both */
@@ -177,6 +179,12 @@ static void on_stray(void *arg)
     struct daemon *d = arg;
     if (d->phase == PHASE_RUNNING)
         alq_succession_try(d->succession);
+}
+
+static int take_sample(void *arg, alq_nvml_sample_cb cb, void *cb_arg)
+{
+    struct daemon *d = arg;
+    return d->nvml ? alq_nvml_sample(d->nvml, cb, cb_arg) : -1;
 }
 
 static void on_read(void *arg, const struct alq_nvml_reading *reading)
@@ -290,9 +298,10 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
 static void daemon_fini(struct daemon *d)
 {
     alq_grpc_server_free(d->registration_server);
-    alq_nvml_stop(d->nvml);
-    alq_work_free(d->work); /* its jobs end in operations and calls, so before both */
+    alq_nvml_stop(alq_steal(&d->nvml)); /* a sample may still be asked for */
+    alq_work_free(d->work);             /* its jobs end in operations and calls, so before both */
     alq_node_free(d->node);
+    alq_monitor_free(d->monitor);
     alq_grpc_server_free(d->dra_server);
     alq_registration_free(d->registration);
     alq_dra_free(d->dra);
@@ -358,6 +367,17 @@ static int open_dirs(struct daemon *d, struct alq_err *err)
     return d->succession ? 0 : err->code;
 }
 
+static void open_monitor(struct daemon *d, struct alq_err *err)
+{
+    const struct alq_monitor_parts parts = {&d->cfg, alq_clock_real(d->base), d->work, take_sample,
+                                            d};
+    d->monitor = alq_monitor_new(&parts, err);
+    if (d->monitor && alq_monitor_serve(d->monitor, alq_admin_http(d->admin))) {
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        alq_monitor_free(alq_steal(&d->monitor));
+    }
+}
+
 static int open_parts(struct daemon *d, struct alq_err *err)
 {
     const struct alq_clock clock = alq_clock_real(d->base);
@@ -375,12 +395,20 @@ static int open_parts(struct daemon *d, struct alq_err *err)
     if (d->events)
         d->work = alq_work_new(d->base, WORKERS, err);
     if (d->work)
+        open_monitor(d, err);
+    if (d->monitor)
         d->dra = alq_dra_new(&d->cfg, on_stray, d, err);
     if (!d->dra)
         return err->code;
-    const struct alq_node_parts parts = {
-        &d->cfg,   d->base, d->work,   d->kube,
-        d->events, d->dra,  d->health, alq_admin_findings(d->admin)};
+    const struct alq_node_parts parts = {.cfg = &d->cfg,
+                                         .base = d->base,
+                                         .work = d->work,
+                                         .kube = d->kube,
+                                         .events = d->events,
+                                         .dra = d->dra,
+                                         .health = d->health,
+                                         .monitor = d->monitor,
+                                         .findings = alq_admin_findings(d->admin)};
     d->node = alq_node_new(&parts, err);
     return d->node ? 0 : err->code;
 }

@@ -23,6 +23,7 @@
 #include "daemon/kube/slices.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/health.h"
+#include "daemon/monitor/monitor.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/names.h"
@@ -93,6 +94,7 @@ static void cancel_claim(void *call)
 
 static void release(struct alq_node *n)
 {
+    alq_monitor_close(n->parts.monitor);
     alq_prepare_free(alq_steal(&n->prepare));
     if (n->claim_status)
         alq_findings_unregister(n->parts.findings, n->claim_status);
@@ -123,6 +125,7 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
                  "GPU");
     alq_prepare_set_gpus(n->prepare, list, err);
     alq_health_set_gpus(n->parts.health, list, err);
+    alq_monitor_set_gpus(n->parts.monitor, list);
     if (alq_slices_set_devices(n->slices, list, &why))
         alq_error(NULL, "publishing: %s", why.text);
 }
@@ -278,6 +281,7 @@ static void opening_done(struct alq_job *job)
         for (const struct known *k = o->known; k; k = k->next)
             alq_health_know(n->parts.health, k->uuid, k->device);
         alq_prepare_start(n->prepare);
+        alq_monitor_open(n->parts.monitor, n->prepare);
         alq_dra_serve(n->parts.dra, n->prepare);
         alq_devices_open(n->devices, n->names);
     }

@@ -17,6 +17,7 @@ struct alq_events;
 struct alq_findings;
 struct alq_health;
 struct alq_kube;
+struct alq_monitor;
 struct alq_node;
 struct alq_nvml_reading;
 struct alq_work;
@@ -31,6 +32,7 @@ struct alq_node_parts {
     struct alq_events *events;
     struct alq_dra *dra;
     struct alq_health *health;
+    struct alq_monitor *monitor;
     struct alq_findings *findings;
 };
 

@@ -116,6 +116,7 @@ static uint64_t gpu_value(const struct alq_monitor *m, enum alq_metric_id id,
                           const struct alq_gpu *gpu)
 {
     const struct alq_round_gpu *load = load_of(m, gpu->uuid);
+    const struct alq_fault *fault = alq_gpu_fault(gpu);
     uint64_t promised_bytes;
     uint32_t promised_pct;
     switch (id) {
@@ -136,7 +137,7 @@ static uint64_t gpu_value(const struct alq_monitor *m, enum alq_metric_id id,
     case ALQ_METRIC_GPU_UTILIZATION:
         return known(load->utilization_pct);
     case ALQ_METRIC_GPU_HEALTHY:
-        return 1;
+        return !fault || fault->effect != ALQ_FAULT_UNFIT;
     default:
         return 0;
     }

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "daemon/cdi/inject.h"
 #include "daemon/config_file.h"
 #include "daemon/settings.h"
 
@@ -163,6 +164,18 @@ static int check_xids(char *const *xids, struct alq_err *err)
     return 0;
 }
 
+/* A root that was not given: the driver's if it has path, else the host's. */
+static int set_root(const struct alq_config *cfg, char **root, const char *path,
+                    struct alq_err *err)
+{
+    if (*root)
+        return 0;
+    alq_auto_free char *there = alq_str_printf("%s/%s", cfg->driver_root, path);
+    if (!there)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    return alq_text_set(root, access(there, F_OK) == 0 ? cfg->driver_root : "/", err);
+}
+
 static int check(struct alq_config *cfg, struct alq_err *err)
 {
     if (check_xids(cfg->ignored_xids, err))
@@ -184,13 +197,10 @@ static int check(struct alq_config *cfg, struct alq_err *err)
                            "--pod-uid: \"%s\" is not one (lower-case letters, digits and '-', at "
                            "most 63)",
                            cfg->pod_uid);
-    if (!cfg->dev_root) {
-        alq_auto_free char *node = alq_str_printf("%s/dev/nvidiactl", cfg->driver_root);
-        if (!node)
-            return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-        return alq_text_set(&cfg->dev_root, access(node, F_OK) == 0 ? cfg->driver_root : "/", err);
-    }
-    return 0;
+    if (alq_inject_parse(cfg->inject, &cfg->inject_sets, err))
+        return alq_err_wrap(err, "--inject");
+    int rc = set_root(cfg, &cfg->dev_root, "dev/nvidiactl", err);
+    return rc ? rc : set_root(cfg, &cfg->kernel_root, "proc/driver/nvidia/version", err);
 }
 
 int alq_config_load(struct alq_config *cfg, int argc, char **argv, enum alq_config_action *action,

@@ -48,9 +48,17 @@ struct alq_config {
                           host's */
     char *dev_root;    /* --dev-root: where its dev/ is; never NULL after alq_config_load (default:
                           driver    root if it has dev/nvidiactl, else "/") */
+    char *kernel_root; /* --kernel-root: where proc/ and sys/ of the driver's kernel module are;
+                          never NULL after alq_config_load (default: driver root if it has
+                          proc/driver/nvidia/version, else "/") */
     char
         *library; /* --library: libvgpu.so to install; NULL: containers get limits but no library */
-    char *host_lib_dir; /* --host-lib-dir: where it is installed under a content hash */
+    char *hook;   /* --hook: aliquot-hook to install; NULL: specs have no hooks */
+    char *host_lib_dir;   /* --host-lib-dir: where both are installed under a content hash */
+    char **inject;        /* --inject, NULL-terminated */
+    uint32_t inject_sets; /* what it says, of enum alq_inject; set by alq_config_load */
+    int is_mknod;         /* --mknod: NVIDIA's device nodes that are missing are made */
+    int is_dev_char;      /* --dev-char: and linked below dev/char */
     uint64_t
         reserve_bytes; /* --reserve: kept back from every GPU, on top of the driver's own reserve */
     uint64_t context_estimate_bytes; /* --context-estimate: reserved in a share before a context is

@@ -19,14 +19,17 @@
 /* Driver files and common device nodes (scan.c has the struct). */
 struct alq_driver_files;
 
-/* Looks below cfg->driver_root and cfg->dev_root. ALQ_ENOENT naming what is missing and where it
- * was looked for (libcuda.so.1, dev/nvidiactl, dev/nvidia-uvm): retryable, a spec is never written
- * without them. Result is the caller's. */
+/* Looks below cfg->driver_root, cfg->dev_root and cfg->kernel_root, and makes device nodes that are
+ * missing. ALQ_ENOENT naming what is missing and where it was looked for (libcuda.so.<version>,
+ * dev/nvidiactl, dev/nvidia-uvm): retryable, a spec is never written without them. ALQ_EAGAIN: the
+ * libraries are not of the loaded kernel module's version, or change while they are looked at.
+ * Result is the caller's. */
 int alq_driver_scan(const struct alq_config *cfg, struct alq_driver_files **files,
                     struct alq_err *err);
 void alq_driver_files_free(struct alq_driver_files *files);
 
-/* Whether the driver on disk is still the one of the scan (by stat); cheap. */
+/* Whether all that the scan looked at is still as it was, by a stat each and without reading a
+ * directory; cheap. */
 int alq_driver_files_is_current(const struct alq_config *cfg, const struct alq_driver_files *files);
 
 /* Our files on the host that containers mount, under their content's hash. Empty strings: no
@@ -35,20 +38,23 @@ struct alq_library {
     char library_path[4096]; /* <host lib dir>/libvgpu-<hash>.so */
     char preload_path[4096]; /* <host lib dir>/ld.so.preload-<hash>: the library's container path
                                 and a newline */
+    char hook_path[4096];    /* <host lib dir>/aliquot-hook-<hash>, which the runtime runs */
 };
 
-/* Installs cfg->library and its ld.so.preload, never over an existing file: one whose bytes are
- * not what its name says is replaced by rename. With cfg->library NULL gives empty strings.
- * ALQ_ENOENT, ALQ_EPROTO: no such library; ALQ_ENOTSUP: the directory is mounted noexec; ALQ_EIO
- * (read-only, full), ALQ_EAGAIN (out of descriptors): may be tried again. */
+/* Installs cfg->library with its ld.so.preload, and cfg->hook, never over an existing file: one
+ * whose bytes are not what its name says is replaced by rename. What is NULL in cfg gives empty
+ * strings. ALQ_ENOENT, ALQ_EPROTO: no such library or program; ALQ_ENOTSUP: it is not for this
+ * machine, or the directory is mounted noexec; ALQ_EIO (read-only, full), ALQ_EAGAIN (out of
+ * descriptors): may be tried again. */
 int alq_library_install(const struct alq_config *cfg, struct alq_library *library,
                         struct alq_err *err);
 
-/* Whether both files are there (or no library is configured); cheap. */
+/* Whether the files that are configured are there; cheap. */
 int alq_library_is_there(const struct alq_config *cfg, const struct alq_library *library);
 
-/* The files that a spec of an earlier version mounts, if they are installed still: a share keeps
- * the library that it was made with. Whether that is so; *library is untouched if not. */
+/* Puts into *library the files that a spec of an earlier version mounts, if they are installed
+ * still: a share keeps the library that it was made with. Whether that is so; *library is untouched
+ * if not. */
 int alq_library_of_spec(const struct alq_config *cfg, const char *spec_text,
                         struct alq_library *library);
 
@@ -64,8 +70,9 @@ int alq_library_sweep(const struct alq_config *cfg, const struct alq_library *cu
  * id>/{control,usage,hami.cache} at ALQ_SHARE_ROOT/<share id>/ (the caller makes all three files),
  * mounts our library and sets HAMi-core's variables (CUDA_DEVICE_MEMORY_SHARED_CACHE is
  * hami.cache), all three only with shares that are enforced; extraMounts and extraEnv for all. The
- * GPU's node comes from share->gpu_minor; ALQ_ENOENT when dev root lacks it. The lowest cdiVersion
- * that is valid. *spec is the caller's. */
+ * GPU's node comes from share->gpu_minor; ALQ_ENOENT when dev root lacks it and it cannot be made,
+ * or lacks a capability node of its MIG instances. The lowest cdiVersion that is valid. *spec is
+ * the caller's. */
 int alq_cdi_spec_build(const struct alq_config *cfg, const struct alq_driver_files *files,
                        const struct alq_library *library, const struct alq_claim_spec *claim,
                        json_t **spec, struct alq_err *err);

@@ -64,28 +64,51 @@ static int read_name(int fd, const char *path, uint64_t offset, char name[ALQ_EL
     return 0;
 }
 
-int alq_elf_read(int fd, const char *path, struct alq_elf *elf, struct alq_err *err)
+/* Header and segments of an object of one of the two types (ET_DYN twice: of one). */
+static int read_segments(int fd, const char *path, unsigned type, unsigned other_type,
+                         Elf64_Phdr segments[SEGMENTS_MAX], size_t *count, struct alq_err *err)
 {
     Elf64_Ehdr header;
-    Elf64_Phdr segments[SEGMENTS_MAX];
-    Elf64_Dyn dynamic[DYNAMIC_MAX];
-
-    memset(elf, 0, sizeof(*elf));
     int rc = read_at(fd, path, 0, &header, sizeof(header), err);
     if (rc)
         return rc;
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN)
-        return alq_err_set(err, ALQ_EPROTO, "%s: not a 64-bit shared object", path);
-    if (header.e_machine != ELF_MACHINE)
-        return alq_err_set(err, ALQ_EPROTO, "%s: made for another processor (ELF machine %u)", path,
-                           header.e_machine);
+    if (memcmp(header.e_ident, ELFMAG, SELFMAG) ||
+        (header.e_type != type && header.e_type != other_type))
+        return alq_err_set(err, ALQ_EPROTO, "%s: not a %s", path,
+                           type == ET_DYN ? "shared object" : "program");
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+        header.e_machine != ELF_MACHINE)
+        return alq_err_set(err, ALQ_ENOTSUP, "%s: made for another processor (ELF machine %u, %s)",
+                           path, header.e_machine,
+                           header.e_ident[EI_CLASS] == ELFCLASS64 ? "64-bit" : "32-bit");
     if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
         header.e_phnum > SEGMENTS_MAX)
-        return alq_err_set(err, ALQ_EPROTO, "%s: not a usable shared object: %u segments", path,
-                           header.e_phnum);
-    size_t segment_count = header.e_phnum;
-    rc = read_at(fd, path, header.e_phoff, segments, segment_count * sizeof(Elf64_Phdr), err);
+        return alq_err_set(err, ALQ_EPROTO, "%s: not usable: %u segments", path, header.e_phnum);
+    *count = header.e_phnum;
+    return read_at(fd, path, header.e_phoff, segments, *count * sizeof(Elf64_Phdr), err);
+}
+
+int alq_elf_check_program(int fd, const char *path, struct alq_err *err)
+{
+    Elf64_Phdr segments[SEGMENTS_MAX];
+    size_t count;
+    int rc = read_segments(fd, path, ET_EXEC, ET_DYN, segments, &count, err);
+    for (size_t i = 0; !rc && i < count; i++) {
+        if (segments[i].p_type == PT_INTERP)
+            rc = alq_err_set(err, ALQ_ENOTSUP, "%s: needs a loader; a static program is wanted",
+                             path);
+    }
+    return rc;
+}
+
+int alq_elf_read(int fd, const char *path, struct alq_elf *elf, struct alq_err *err)
+{
+    Elf64_Phdr segments[SEGMENTS_MAX];
+    Elf64_Dyn dynamic[DYNAMIC_MAX];
+    size_t segment_count;
+
+    memset(elf, 0, sizeof(*elf));
+    int rc = read_segments(fd, path, ET_DYN, ET_DYN, segments, &segment_count, err);
     if (rc)
         return rc;
 

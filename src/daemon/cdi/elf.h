@@ -20,8 +20,13 @@ struct alq_elf {
     char needed[ALQ_ELF_NEEDED_MAX][ALQ_ELF_NAME_BYTES];
 };
 
-/* fd is open for reading, path names it in errors. ALQ_EPROTO: not a 64-bit little-endian shared
- * object of this machine's architecture, or a broken one; ALQ_EIO. */
+/* fd is open for reading, path names it in errors. ALQ_EPROTO: no shared object, or a
+ * broken one; ALQ_ENOTSUP: one that is not 64-bit, little-endian and of this machine's
+ * architecture; ALQ_EIO. */
 int alq_elf_read(int fd, const char *path, struct alq_elf *elf, struct alq_err *err);
+
+/* A program that this machine can run by itself: 64-bit, of its architecture, static. ALQ_EPROTO:
+ * it is none; ALQ_ENOTSUP: of another processor, or one that needs a loader; ALQ_EIO. */
+int alq_elf_check_program(int fd, const char *path, struct alq_err *err);
 
 #endif

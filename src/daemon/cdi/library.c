@@ -33,16 +33,35 @@
 
 static const char preload_text[] = "/usr/local/vgpu/libvgpu.so\n";
 
-/* Named <prefix><hash><suffix>. */
+/* Named <prefix><hash><suffix>. A file that containers mount goes with its share; the hook, which
+ * the runtime runs on the host, is always the current one. */
 static const struct kind {
     const char *prefix, *suffix;
-    const char *text; /* what is in it; NULL: the file --library names */
-    size_t path_at;   /* of its path in struct alq_library */
+    const char *text; /* what is in it; NULL: what the setting names */
+    const char *flag; /* the setting, at source_at in struct alq_config: without it, no such file */
+    size_t source_at;
+    size_t path_at; /* of its path in struct alq_library */
+    mode_t mode;
+    int is_mounted;
 } kinds[] = {
-    {"libvgpu-", ".so", NULL, offsetof(struct alq_library, library_path)},
-    {"ld.so.preload-", "", preload_text, offsetof(struct alq_library, preload_path)},
+    {"libvgpu-", ".so", NULL, "library", offsetof(struct alq_config, library),
+     offsetof(struct alq_library, library_path), 0644, 1},
+    {"ld.so.preload-", "", preload_text, "library", offsetof(struct alq_config, library),
+     offsetof(struct alq_library, preload_path), 0644, 1},
+    {"aliquot-hook-", "", NULL, "hook", offsetof(struct alq_config, hook),
+     offsetof(struct alq_library, hook_path), 0755, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const char *source_of(const struct alq_config *cfg, const struct kind *kind)
+{
+    return *(char *const *)(const void *)((const char *)cfg + kind->source_at);
+}
+
+static const char *const_path_in(const struct alq_library *library, const struct kind *kind)
+{
+    return (const char *)library + kind->path_at;
+}
 
 static char *path_in(struct alq_library *library, const struct kind *kind)
 {
@@ -77,37 +96,46 @@ static int probe_exec(const char *path, const char *dir, struct alq_err *err)
     if (errno != EPERM && errno != EACCES)
         return alq_err_errno(err, errno, "mapping %s", path);
     return alq_err_set(err, ALQ_ENOTSUP,
-                       "host lib dir %s is mounted noexec, so no process could load libvgpu.so "
-                       "from it; set --host-lib-dir to a directory on a file system without that "
-                       "flag",
+                       "host lib dir %s is mounted noexec, so nothing in it could be loaded or "
+                       "run; set --host-lib-dir to a directory on a file system without that flag",
                        dir);
 }
 
 /* Writes data to path unless the file there holds the same bytes. */
-static int install(const char *path, const char *data, size_t len, struct alq_err *err)
+static int install(const struct kind *kind, const char *path, const char *data, size_t len,
+                   struct alq_err *err)
 {
     alq_auto_free char *old = NULL;
     size_t old_len = 0;
     int rc = 0;
     if (alq_file_read(path, FILE_BYTES_MAX, &old, &old_len, NULL) || old_len != len ||
         memcmp(old, data, len) != 0)
-        rc = alq_file_write_atomic(path, data, len, 0644, 1, err);
-    if (!rc)
+        rc = alq_file_write_atomic(path, data, len, kind->mode, 1, err);
+    if (!rc && kind->is_mounted)
         alq_label_for_containers(path);
     return rc;
 }
 
-static int read_library(const struct alq_config *cfg, char **data, size_t *len, struct alq_err *err)
+/* A shared object, or a program for the same processor. */
+static int check_source(const struct kind *kind, int fd, const char *path, struct alq_err *err)
 {
     struct alq_elf elf;
+    if (kind->is_mounted)
+        return alq_elf_read(fd, path, &elf, err);
+    return alq_elf_check_program(fd, path, err);
+}
+
+static int read_source(const struct alq_config *cfg, const struct kind *kind, char **data,
+                       size_t *len, struct alq_err *err)
+{
     /* Meson's build directory and packages install it behind a link; the reader refuses those. */
-    alq_auto_free char *source = realpath(cfg->library, NULL);
+    alq_auto_free char *source = realpath(source_of(cfg, kind), NULL);
     if (!source)
-        return alq_err_errno(err, errno, "%s", cfg->library);
+        return alq_err_errno(err, errno, "%s", source_of(cfg, kind));
     alq_auto_close int fd = open(source, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return alq_err_errno(err, errno, "open %s", source);
-    int rc = alq_elf_read(fd, source, &elf, err);
+    int rc = check_source(kind, fd, source, err);
     return rc ? rc : alq_file_read(source, FILE_BYTES_MAX, data, len, err);
 }
 
@@ -119,9 +147,9 @@ static int install_kind(const struct alq_config *cfg, const struct kind *kind, c
     char hash[HASH_CHARS + 1];
     int rc = 0;
     if (!kind->text) {
-        rc = read_library(cfg, &data, &len, err);
+        rc = read_source(cfg, kind, &data, &len, err);
         if (rc)
-            return err ? alq_err_wrap(err, "library (--library)") : rc;
+            return err ? alq_err_wrap(err, "--%s", kind->flag) : rc;
     }
     const char *bytes = kind->text ? kind->text : data;
     len = kind->text ? strlen(kind->text) : len;
@@ -135,7 +163,7 @@ static int install_kind(const struct alq_config *cfg, const struct kind *kind, c
                            cfg->host_lib_dir);
     rc = alq_file_mkdirs(cfg->host_lib_dir, 0755, err);
     if (!rc)
-        rc = install(path, bytes, len, err);
+        rc = install(kind, path, bytes, len, err);
     if (rc)
         return err ? alq_err_wrap(err, "--host-lib-dir") : rc;
     return kind->text ? 0 : probe_exec(path, cfg->host_lib_dir, err);
@@ -146,8 +174,10 @@ int alq_library_install(const struct alq_config *cfg, struct alq_library *librar
 {
     struct alq_library made = {0};
     memset(library, 0, sizeof(*library));
-    for (size_t i = 0; cfg->library && i < KINDS; i++) {
-        int rc = install_kind(cfg, &kinds[i], path_in(&made, &kinds[i]), err);
+    for (size_t i = 0; i < KINDS; i++) {
+        int rc = source_of(cfg, &kinds[i])
+                     ? install_kind(cfg, &kinds[i], path_in(&made, &kinds[i]), err)
+                     : 0;
         if (rc)
             return rc;
     }
@@ -166,7 +196,11 @@ static int is_file(const char *path)
 
 int alq_library_is_there(const struct alq_config *cfg, const struct alq_library *library)
 {
-    return !cfg->library || (is_file(library->library_path) && is_file(library->preload_path));
+    for (size_t i = 0; i < KINDS; i++) {
+        if (source_of(cfg, &kinds[i]) && !is_file(const_path_in(library, &kinds[i])))
+            return 0;
+    }
+    return 1;
 }
 
 /* The kind of an installed file by its name; *hash points into the name. */
@@ -187,8 +221,10 @@ static const struct kind *kind_of(const char *name, const char **hash)
 int alq_library_of_spec(const struct alq_config *cfg, const char *spec_text,
                         struct alq_library *library)
 {
-    struct alq_library found = {0};
+    struct alq_library found = *library;
     for (size_t i = 0; i < KINDS; i++) {
+        if (!kinds[i].is_mounted)
+            continue;
         alq_auto_free char *start = alq_str_printf("%s/%s", cfg->host_lib_dir, kinds[i].prefix);
         const char *at = start ? strstr(spec_text, start) : NULL;
         const char *end = at ? strchr(at, '"') : NULL;
@@ -246,8 +282,8 @@ static int list_old(const struct alq_config *cfg, const struct alq_library *curr
     for (struct dirent *entry; count < OLD_MAX && (errno = 0, entry = readdir(dir));) {
         const char *hash;
         alq_auto_free char *path = alq_str_printf("%s/%s", cfg->host_lib_dir, entry->d_name);
-        if (!path || !kind_of(entry->d_name, &hash) || !strcmp(path, current->library_path) ||
-            !strcmp(path, current->preload_path))
+        const struct kind *kind = kind_of(entry->d_name, &hash);
+        if (!path || !kind || !strcmp(path, const_path_in(current, kind)))
             continue;
         if (is_checking && !is_sound(path, hash) &&
             !remove_old(cfg, entry->d_name, "its bytes are not what its name says"))

@@ -25,21 +25,30 @@
 #error "which multi-arch directory does this machine use?"
 #endif
 
-/* Debian and Ubuntu, Debian's alternatives, RHEL and SUSE, NixOS-like and hand-made roots. */
+/* Debian and Ubuntu, Debian's alternatives, RHEL and SUSE; packages of vendors and older Ubuntu;
+ * COS, Talos and GKE; NixOS; Arch, and hand-made roots. The rest is found through ld.so.cache. */
 const char *const alq_driver_library_dirs[] = {
     "usr/lib/" TRIPLET,
     "usr/lib/" TRIPLET "/nvidia/current",
     "usr/lib64",
     "lib/" TRIPLET,
     "lib64",
+    "usr/lib/" TRIPLET "/nvidia",
+    "usr/lib64/nvidia",
+    "usr/lib/nvidia",
     "usr/local/nvidia/lib64",
+    "usr/local/glibc/usr/lib",
+    "home/kubernetes/bin/nvidia/lib64",
+    "opt/nvidia/lib64",
+    "run/opengl-driver/lib",
     "usr/lib",
     NULL,
 };
 
 const char *alq_driver_container_dir(const char *library_dir)
 {
-    if (!strcmp(library_dir, "usr/lib64") || !strcmp(library_dir, "lib64"))
+    size_t len = strcspn(library_dir, "/");
+    if (!strncmp(library_dir, "usr/lib64", 9) || (len == 5 && !strncmp(library_dir, "lib64", len)))
         return "/usr/lib64";
     return "/usr/lib/" TRIPLET;
 }
@@ -64,9 +73,12 @@ static char *path_of(int fd)
     return strdup(path);
 }
 
-static int open_by_realpath(const char *root, const char *joined, int flags)
+static int open_by_realpath(int dir, const char *path, int flags)
 {
-    alq_auto_free char *real_root = realpath(root, NULL);
+    char root[64];
+    snprintf(root, sizeof(root), "/proc/self/fd/%d", dir);
+    alq_auto_free char *joined = alq_root_join(root, path);
+    alq_auto_free char *real_root = joined ? realpath(root, NULL) : NULL;
     alq_auto_free char *real = real_root ? realpath(joined, NULL) : NULL;
     if (!real)
         return -1;
@@ -79,29 +91,32 @@ static int open_by_realpath(const char *root, const char *joined, int flags)
     return open(real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags);
 }
 
-int alq_root_open(const char *root, const char *path, int flags, char **host_path,
-                  struct alq_err *err)
+int alq_root_open_at(int dir, const char *root, const char *path, int flags, char **host_path,
+                     struct alq_err *err)
 {
-    alq_auto_free char *joined = alq_root_join(root, path);
-    if (!joined)
-        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    alq_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
-        return alq_err_errno(err, errno, "open %s", root);
-
     struct open_how how = {.flags = (unsigned)(O_RDONLY | O_CLOEXEC | flags),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    alq_auto_close int fd =
-        (int)syscall(SYS_openat2, dir, path + strspn(path, "/"), &how, sizeof(how));
+    path += strspn(path, "/");
+    alq_auto_close int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
     if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-        fd = open_by_realpath(root, joined, flags);
+        fd = open_by_realpath(dir, path, flags);
+    const char *slash = root[0] == '/' && !root[1] ? "" : "/";
     if (fd < 0)
-        return alq_err_errno(err, errno, "open %s", joined);
+        return alq_err_errno(err, errno, "open %s%s%s", root, slash, path);
     if (host_path) {
         *host_path = path_of(fd);
         if (!*host_path)
-            return alq_err_set(err, ALQ_EIO, "path of %s cannot be told (is /proc mounted?)",
-                               joined);
+            return alq_err_set(err, ALQ_EIO, "path of %s%s%s cannot be told (is /proc mounted?)",
+                               root, slash, path);
     }
     return alq_steal_fd(&fd);
+}
+
+int alq_root_open(const char *root, const char *path, int flags, char **host_path,
+                  struct alq_err *err)
+{
+    alq_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return alq_err_errno(err, errno, "open %s", root);
+    return alq_root_open_at(dir, root, path, flags, host_path, err);
 }

@@ -12,8 +12,8 @@
  * NULL-terminated. */
 extern const char *const alq_driver_library_dirs[];
 
-/* Where a library of such a directory is mounted, so that the loader of a container finds it
- * without a cache. */
+/* Where a library of a directory below the root is mounted, so that the loader of a container like
+ * the host finds it without a cache; a container of another kind needs the hook update-ldcache. */
 const char *alq_driver_container_dir(const char *library_dir);
 
 /*
@@ -23,6 +23,11 @@ const char *alq_driver_container_dir(const char *library_dir);
  */
 int alq_root_open(const char *root, const char *path, int flags, char **host_path,
                   struct alq_err *err);
+
+/* The same below a directory that is open, so that all is of one root whatever happens to its path;
+ * root names it in errors. */
+int alq_root_open_at(int dir, const char *root, const char *path, int flags, char **host_path,
+                     struct alq_err *err);
 
 /* "<root>/<path>" with one slash between; malloc'ed, NULL when out of memory. */
 char *alq_root_join(const char *root, const char *path);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks for the files of NVIDIA's driver below the driver root: libcuda.so.<version> first, then
- * every other library of that version beside it that compute work and NVML need, by their SONAME.
- * What is found is remembered with its stat, so that a later look costs a stat a file and no
- * directory walk. Blocking file I/O; no state.
+ * Finds the files of NVIDIA's user-space driver below a root. The version is the loaded kernel
+ * module's; where that is not known, the one that libcuda.so.1 leads to, else the highest. A
+ * library is mounted under its SONAME, the name by which programs ask for it, so that no ldconfig
+ * needs to run in a container like the host; what is taken of a driver is all of one version, and
+ * at the end all that was looked at must be as it was. Blocking file I/O; no state.
  */
 #include "daemon/cdi/scan.h"
 
@@ -14,45 +15,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "daemon/cdi/cdi.h"
 #include "daemon/cdi/elf.h"
+#include "daemon/cdi/inject.h"
+#include "daemon/cdi/ldcache.h"
 #include "daemon/cdi/root.h"
+#include "daemon/cdi/wanted.h"
 
-/* Libraries of the driver's compute and utility sets (reference/dra.md §5.3), without
- * ".so.<version>". */
-static const char *const library_names[] = {
-    "libcuda",
-    "libcudadebugger",
-    "libnvidia-allocator",
-    "libnvidia-cfg",
-    "libnvidia-compiler",
-    "libnvidia-fatbinaryloader",
-    "libnvidia-gpucomp",
-    "libnvidia-ml",
-    "libnvidia-nscq",
-    "libnvidia-nvvm",
-    "libnvidia-nvvm70",
-    "libnvidia-opencl",
-    "libnvidia-pkcs11",
-    "libnvidia-pkcs11-openssl3",
-    "libnvidia-ptxjitcompiler",
-    "libnvidia-tileiras",
-    NULL,
-};
+#define DIRS_MAX 32
+#define LDCACHE_BYTES_MAX (16u << 20)
+#define TRIES 3
 
-static const char *const binary_paths[] = {"usr/bin/nvidia-smi", NULL};
-
-static const struct {
-    const char *name;
-    int is_needed;
-} common_nodes[ALQ_DRIVER_COMMON_NODES] = {
-    {"nvidiactl", 1},
-    {"nvidia-uvm", 1},
-    {"nvidia-uvm-tools", 0},
-    {"nvidia-modeset", 0},
+/* One scan, of one root: its path may lead to another one meanwhile. */
+struct scan {
+    const struct alq_config *cfg;
+    struct alq_driver_files *files;
+    int root;        /* open */
+    char *root_path; /* where it was then, "" for "/" */
+    /* Directories of libraries, relative to the root; each once, whatever its names. */
+    size_t dir_count;
+    struct dir {
+        char *path;
+        dev_t device;
+        ino_t inode;
+    } dirs[DIRS_MAX];
 };
 
 static int out_of_memory(struct alq_err *err)
@@ -60,109 +51,180 @@ static int out_of_memory(struct alq_err *err)
     return alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
 
-static struct alq_file_stamp stamp_of(const struct stat *st)
+static int open_below(const struct scan *scan, const char *path, int flags, char **host_path,
+                      struct alq_err *err)
 {
-    return (struct alq_file_stamp){
-        .device = st->st_dev,
-        .inode = st->st_ino,
-        .size = (uint64_t)st->st_size,
-        .changed_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
-    };
+    return alq_root_open_at(scan->root, scan->cfg->driver_root, path, flags, host_path, err);
 }
 
-static int is_same_stamp(struct alq_file_stamp a, struct alq_file_stamp b)
-{
-    return a.device == b.device && a.inode == b.inode && a.size == b.size &&
-           a.changed_ns == b.changed_ns;
-}
-
-/* "550.163.01": at least two numbers with points between. */
-static int is_version(const char *text)
-{
-    size_t len = strlen(text);
-    return len > 2 && len < sizeof(((struct alq_driver_files *)0)->version) && strchr(text, '.') &&
-           strspn(text, "0123456789.") == len && text[0] != '.' && text[len - 1] != '.' &&
-           !strstr(text, "..");
-}
-
-static int version_cmp(const char *a, const char *b)
-{
-    while (*a && *b) {
-        char *a_end, *b_end;
-        unsigned long x = strtoul(a, &a_end, 10), y = strtoul(b, &b_end, 10);
-        if (x != y)
-            return x < y ? -1 : 1;
-        a = a_end + (*a_end == '.');
-        b = b_end + (*b_end == '.');
-    }
-    return (*a != '\0') - (*b != '\0');
-}
-
-/* ---- nodes
- * ------------------------------------------------------------------------------------------------
+/* ---- directories of libraries -----------------------------------------------------------------
  */
 
-int alq_driver_node_find(const struct alq_config *cfg, const char *name,
-                         struct alq_driver_node *node, struct alq_err *err)
+static int add_dir(struct scan *scan, const char *path, struct alq_err *err)
 {
-    alq_auto_free char *path = alq_str_printf("/dev/%s", name);
-    alq_auto_free char *below = path ? alq_root_join(cfg->dev_root, path) : NULL;
-    if (!below)
-        return out_of_memory(err);
-    alq_auto_free char *real = realpath(below, NULL);
-    if (!real && errno == ENOENT)
-        return alq_err_set(err, ALQ_ENOENT,
-                           "device node %s is missing; load the driver and make its nodes "
-                           "(nvidia-modprobe -c 0 -u), or "
-                           "set --dev-root",
-                           below);
+    alq_auto_free char *host_path = NULL;
+    alq_auto_free char *joined = alq_root_join(scan->cfg->driver_root, path);
     struct stat st;
-    if (!real || stat(real, &st))
-        return alq_err_errno(err, errno, "device node %s", below);
-    if (!S_ISCHR(st.st_mode))
-        return alq_err_set(err, ALQ_EINVAL, "device node %s: %s is not a character device", below,
-                           real);
-    node->path = alq_steal(&path);
-    node->host_path = alq_steal(&real);
-    return 0;
-}
-
-void alq_driver_node_clear(struct alq_driver_node *node)
-{
-    free(node->path);
-    free(node->host_path);
-    *node = (struct alq_driver_node){0};
-}
-
-static int find_common_nodes(const struct alq_config *cfg, struct alq_driver_files *files,
-                             struct alq_err *err)
-{
-    for (size_t i = 0; i < ALQ_DRIVER_COMMON_NODES; i++) {
-        struct alq_err why = ALQ_ERR_INIT;
-        int rc =
-            alq_driver_node_find(cfg, common_nodes[i].name, &files->nodes[files->node_count], &why);
-        if (!rc) {
-            files->node_count++;
-        } else if (common_nodes[i].is_needed || rc != ALQ_ENOENT) {
-            if (err)
-                *err = why;
-            return rc;
-        }
+    if (!joined)
+        return out_of_memory(err);
+    alq_auto_close int fd = open_below(scan, path, O_DIRECTORY, &host_path, NULL);
+    if (fd < 0 || fstat(fd, &st))
+        return alq_scan_add_watch(scan->files, joined, ALQ_WATCH_CONTENT, NULL, err);
+    for (size_t i = 0; i < scan->dir_count; i++) {
+        if (scan->dirs[i].device == st.st_dev && scan->dirs[i].inode == st.st_ino)
+            return 0;
     }
-    return 0;
+    if (scan->dir_count == DIRS_MAX)
+        return 0;
+    struct dir *dir = &scan->dirs[scan->dir_count];
+    *dir = (struct dir){.path = strdup(path), .device = st.st_dev, .inode = st.st_ino};
+    if (!dir->path)
+        return out_of_memory(err);
+    scan->dir_count++;
+    return alq_scan_add_watch(scan->files, host_path, ALQ_WATCH_CONTENT, &st, err);
 }
 
-/* ---- files
- * ------------------------------------------------------------------------------------------------
+/* Where the host's loader finds the driver, if that is somewhere else. */
+static int on_cached_library(void *arg, const char *name, const char *path)
+{
+    struct scan *scan = arg;
+    const char *slash = strrchr(path, '/');
+    if ((strcmp(name, "libcuda.so.1") && strcmp(name, "libnvidia-ml.so.1")) || path[0] != '/' ||
+        slash == path)
+        return 0;
+    alq_auto_free char *dir = alq_str_printf("%.*s", (int)(slash - path - 1), path + 1);
+    return dir ? add_dir(scan, dir, NULL) : ALQ_ENOMEM;
+}
+
+static int add_cached_dirs(struct scan *scan, struct alq_err *err)
+{
+    alq_auto_free char *host_path = NULL;
+    alq_auto_free char *data = NULL;
+    size_t len = 0;
+    struct stat st;
+    alq_auto_close int fd = open_below(scan, "etc/ld.so.cache", 0, &host_path, NULL);
+    if (fd < 0 || fstat(fd, &st))
+        return 0;
+    int rc = alq_scan_add_watch(scan->files, host_path, ALQ_WATCH_CONTENT, &st, err);
+    /* A cache that cannot be read is not a reason: the usual places do without. */
+    if (!rc && !alq_file_read(host_path, LDCACHE_BYTES_MAX, &data, &len, NULL) &&
+        alq_ldcache_each(data, len, on_cached_library, scan, NULL) == ALQ_ENOMEM)
+        rc = out_of_memory(err);
+    return rc;
+}
+
+static int find_dirs(struct scan *scan, struct alq_err *err)
+{
+    int rc = 0;
+    for (const char *const *dir = alq_driver_library_dirs; *dir && !rc; dir++)
+        rc = add_dir(scan, *dir, err);
+    return rc ? rc : add_cached_dirs(scan, err);
+}
+
+static DIR *open_dir(const struct scan *scan, const char *path)
+{
+    alq_auto_close int fd = open_below(scan, path, O_DIRECTORY, NULL, NULL);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d)
+        (void)alq_steal_fd(&fd);
+    return d;
+}
+
+/* ---- the version ------------------------------------------------------------------------------
  */
 
-static int add_mount(struct alq_driver_files *files, const char *host_path,
-                     const char *container_path, const struct stat *st, struct alq_err *err)
+/* Whether root/dir/name leads to a file. */
+static int leads_to_file(const struct scan *scan, const char *dir, const char *name)
 {
+    struct stat st;
+    alq_auto_free char *path = alq_str_printf("%s/%s", dir, name);
+    alq_auto_close int fd = path ? open_below(scan, path, O_PATH, NULL, NULL) : -1;
+    return fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
+}
+
+/* The version that libcuda.so.1 of this directory leads to, "" when it does not say. */
+static void linked_version(const struct scan *scan, const char *dir, char *version, size_t size)
+{
+    version[0] = '\0';
+    alq_auto_free char *link = alq_str_printf("%s/libcuda.so.1", dir);
+    alq_auto_free char *target = NULL;
+    alq_auto_close int fd = link ? open_below(scan, link, O_PATH, &target, NULL) : -1;
+    const char *found = fd >= 0 && target ? strstr(target, "/libcuda.so.") : NULL;
+    if (found && alq_driver_version_is_valid(found + strlen("/libcuda.so.")))
+        snprintf(version, size, "%s", found + strlen("/libcuda.so."));
+}
+
+static int no_driver(const struct scan *scan, const char *others, struct alq_err *err)
+{
+    const char *loaded = scan->files->kernel_version;
+    if (others[0])
+        return alq_err_set(err, ALQ_EAGAIN,
+                           "the loaded kernel module is %s, but below %s there is libcuda of %s "
+                           "only; reboot or reload the driver after an upgrade, or install the "
+                           "libraries of %s",
+                           loaded, scan->cfg->driver_root, others, loaded);
+    return alq_err_set(err, ALQ_ENOENT,
+                       "no libcuda.so.<version> below %s (looked in %s, %s, what etc/ld.so.cache "
+                       "names, and other usual places); install NVIDIA's driver or set "
+                       "--driver-root",
+                       scan->cfg->driver_root, alq_driver_library_dirs[0], "usr/lib64");
+}
+
+/* files->version: the kernel module's if its libcuda is there; without a module that tells, of the
+ * first directory that has any. */
+static int find_version(struct scan *scan, struct alq_err *err)
+{
+    struct alq_driver_files *files = scan->files;
+    char others[128] = "";
+    for (size_t i = 0; i < scan->dir_count; i++) {
+        char linked[ALQ_DRIVER_VERSION_BYTES];
+        const char *dir = scan->dirs[i].path;
+        alq_auto_closedir DIR *d = open_dir(scan, dir);
+        if (!d)
+            continue;
+        linked_version(scan, dir, linked, sizeof(linked));
+        const char *wanted = files->kernel_version[0] ? files->kernel_version : linked;
+        for (struct dirent *e; (e = readdir(d));) {
+            const char *version = e->d_name + strlen("libcuda.so.");
+            if (strncmp(e->d_name, "libcuda.so.", strlen("libcuda.so.")) != 0 ||
+                !alq_driver_version_is_valid(version) || !leads_to_file(scan, dir, e->d_name))
+                continue;
+            if (!strcmp(version, wanted)) {
+                snprintf(files->version, sizeof(files->version), "%s", version);
+                return 0;
+            }
+            size_t used = strlen(others);
+            if (files->kernel_version[0] && !strstr(others, version))
+                snprintf(others + used, sizeof(others) - used, "%s%s", used ? ", " : "", version);
+            else if (!files->kernel_version[0] &&
+                     (!files->version[0] || alq_driver_version_cmp(version, files->version) > 0))
+                snprintf(files->version, sizeof(files->version), "%s", version);
+        }
+        if (files->version[0])
+            return 0;
+    }
+    return no_driver(scan, others, err);
+}
+
+/* ---- files ------------------------------------------------------------------------------------
+ */
+
+/* Mounts root/path, already open as fd, and watches it. */
+static int add_mount(struct scan *scan, int fd, const char *host_path, const char *container_path,
+                     int is_socket, struct alq_err *err)
+{
+    struct alq_driver_files *files = scan->files;
+    struct stat st;
     for (size_t i = 0; i < files->mount_count; i++) {
         if (!strcmp(files->mounts[i].container_path, container_path))
             return 0; /* found in a directory that goes before */
     }
+    if (fstat(fd, &st))
+        return alq_err_errno(err, errno, "stat %s", host_path);
+    size_t root_len = strlen(scan->root_path);
+    if (strncmp(host_path, scan->root_path, root_len) != 0 || host_path[root_len] != '/')
+        return alq_err_set(err, ALQ_EAGAIN, "%s has been moved to %s while it was looked at",
+                           scan->cfg->driver_root, host_path);
     struct alq_driver_mount *grown =
         reallocarray(files->mounts, files->mount_count + 1, sizeof(*grown));
     if (!grown)
@@ -171,169 +233,236 @@ static int add_mount(struct alq_driver_files *files, const char *host_path,
     struct alq_driver_mount *m = &grown[files->mount_count];
     *m = (struct alq_driver_mount){.host_path = strdup(host_path),
                                    .container_path = strdup(container_path),
-                                   .stamp = stamp_of(st)};
+                                   .is_socket = is_socket};
     if (!m->host_path || !m->container_path) {
         free(m->host_path);
         free(m->container_path);
         return out_of_memory(err);
     }
     files->mount_count++;
-    return 0;
+    return alq_scan_add_watch(files, host_path, is_socket ? ALQ_WATCH_IDENTITY : ALQ_WATCH_CONTENT,
+                              &st, err);
 }
 
-/* Whether name is "<library>.so.<version>" of the wanted set; *version points into it. */
-static int is_driver_library(const char *name, const char **version)
+/* Mounts root/path at container_path if it is a regular file. *is_found tells. */
+static int add_file(struct scan *scan, const char *path, const char *container_path, int *is_found,
+                    struct alq_err *err)
 {
-    for (const char *const *library = library_names; *library; library++) {
-        size_t len = strlen(*library);
-        if (!strncmp(name, *library, len) && !strncmp(name + len, ".so.", 4)) {
-            *version = name + len + 4;
-            return 1;
-        }
-    }
-    return 0;
+    alq_auto_free char *host_path = NULL;
+    struct stat st;
+    alq_auto_close int fd = open_below(scan, path, 0, &host_path, NULL);
+    *is_found = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
+    return *is_found ? add_mount(scan, fd, host_path, container_path, 0, err) : 0;
 }
 
-/* The version that libcuda.so.1 of this directory leads to, "" when it does not say. */
-static void linked_version(const char *root, const char *dir, char *version, size_t size)
+static int add_folder(struct alq_driver_files *files, const char *dir, struct alq_err *err)
 {
-    version[0] = '\0';
-    alq_auto_free char *link = alq_str_printf("%s/libcuda.so.1", dir);
-    alq_auto_free char *target = NULL;
-    alq_auto_close int fd = link ? alq_root_open(root, link, O_PATH, &target, NULL) : -1;
-    const char *found = fd >= 0 && target ? strstr(target, "/libcuda.so.") : NULL;
-    if (found && is_version(found + strlen("/libcuda.so.")))
-        snprintf(version, size, "%s", found + strlen("/libcuda.so."));
-}
-
-static DIR *open_dir(const char *root, const char *dir)
-{
-    alq_auto_close int fd = alq_root_open(root, dir, O_DIRECTORY, NULL, NULL);
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (d)
-        (void)alq_steal_fd(&fd);
-    return d;
-}
-
-/* Finds libcuda.so.<version>: the first directory that has one; there the version that libcuda.so.1
- * leads to, else the highest. */
-static int find_libcuda(const struct alq_config *cfg, struct alq_driver_files *files,
-                        struct alq_err *err)
-{
-    for (const char *const *dir = alq_driver_library_dirs; *dir; dir++) {
-        alq_auto_closedir DIR *d = open_dir(cfg->driver_root, *dir);
-        char linked[sizeof(files->version)];
-        if (!d)
-            continue;
-        linked_version(cfg->driver_root, *dir, linked, sizeof(linked));
-        for (struct dirent *e; (e = readdir(d));) {
-            if (strncmp(e->d_name, "libcuda.so.", 11) || !is_version(e->d_name + 11))
-                continue;
-            const char *version = e->d_name + 11;
-            if (!strcmp(version, linked)) {
-                snprintf(files->version, sizeof(files->version), "%s", version);
-                return 0;
-            }
-            if (!files->version[0] || version_cmp(version, files->version) > 0)
-                snprintf(files->version, sizeof(files->version), "%s", version);
-        }
-        if (files->version[0])
+    for (size_t i = 0; i < files->folder_count; i++) {
+        if (!strcmp(files->folders[i], dir))
             return 0;
     }
-    char looked[256];
-    size_t used = 0;
-    for (const char *const *dir = alq_driver_library_dirs; *dir && used < sizeof(looked); dir++)
-        used +=
-            (size_t)snprintf(looked + used, sizeof(looked) - used, "%s%s", used ? ", " : "", *dir);
-    return alq_err_set(err, ALQ_ENOENT,
-                       "no libcuda.so.<version> below %s (looked in %s); install NVIDIA's driver "
-                       "or set --driver-root",
-                       cfg->driver_root, looked);
+    const char **grown = reallocarray(files->folders, files->folder_count + 1, sizeof(*grown));
+    if (!grown)
+        return out_of_memory(err);
+    files->folders = grown;
+    grown[files->folder_count++] = dir;
+    return 0;
 }
 
-static int add_library(const struct alq_config *cfg, struct alq_driver_files *files,
-                       const char *dir, const char *name, struct alq_err *err)
+static int add_links_of(struct scan *scan, const char *dir, const char *soname, struct alq_err *err)
 {
+    int rc = 0;
+    for (const struct alq_wanted_link *link = alq_wanted_links; link->soname && !rc; link++) {
+        if (!(link->set & scan->cfg->inject_sets) || strcmp(link->soname, soname) != 0)
+            continue;
+        alq_auto_free char *path = alq_str_printf("%s/%s", dir, link->link);
+        rc = path ? alq_scan_add_link(&scan->files->links, &scan->files->link_count, path,
+                                      link->target, err)
+                  : out_of_memory(err);
+    }
+    return rc;
+}
+
+static int add_library(struct scan *scan, const char *dir, const char *name, struct alq_err *err)
+{
+    struct alq_driver_files *files = scan->files;
     alq_auto_free char *path = alq_str_printf("%s/%s", dir, name);
     alq_auto_free char *host_path = NULL;
+    struct alq_err why = ALQ_ERR_INIT;
+    struct alq_elf elf;
     if (!path)
         return out_of_memory(err);
-    struct alq_err why = ALQ_ERR_INIT;
-    alq_auto_close int fd = alq_root_open(cfg->driver_root, path, 0, &host_path, &why);
-    struct stat st;
-    struct alq_elf elf;
-    int rc = fd < 0 ? fd : 0;
-    if (!rc && fstat(fd, &st))
-        rc = alq_err_errno(&why, errno, "stat %s", host_path);
-    if (!rc)
-        rc = alq_elf_read(fd, host_path, &elf, &why);
+    alq_auto_close int fd = open_below(scan, path, 0, &host_path, &why);
+    int rc = fd < 0 ? fd : alq_elf_read(fd, host_path, &elf, &why);
+    /* A link that leads nowhere is not a library, nor is another processor's; a file that has just
+     * gone is noticed at the end. */
+    if (rc == ALQ_ENOENT || rc == ALQ_ENOTSUP)
+        return 0;
     if (rc) {
         if (err)
             *err = why;
         return rc;
     }
-
     const char *soname = elf.soname[0] && !strchr(elf.soname, '/') ? elf.soname : name;
+    const char *folder = alq_driver_container_dir(dir);
     alq_auto_free char *container_path =
-        alq_str_printf("%s/%s", alq_driver_container_dir(dir), soname);
+        alq_str_printf("%s/%s%s", folder, alq_wanted_is_vdpau(name) ? "vdpau/" : "", soname);
+    size_t before = files->mount_count;
     if (!container_path)
         return out_of_memory(err);
-    rc = add_mount(files, host_path, container_path, &st, err);
-    if (rc || strncmp(name, "libcuda.so.", 11))
+    rc = add_mount(scan, fd, host_path, container_path, 0, err);
+    if (!rc)
+        rc = add_folder(files, folder, err);
+    if (rc || files->mount_count == before)
         return rc;
-
-    /* Programs that were not linked against the driver open it as libcuda.so too. */
-    alq_auto_free char *plain = alq_str_printf("%s/libcuda.so", alq_driver_container_dir(dir));
-    if (!plain)
-        return out_of_memory(err);
-    if (!files->library_host_path) {
+    if (!files->library_host_path && !strcmp(soname, "libcuda.so.1")) {
         files->library_host_path = strdup(host_path);
         if (!files->library_host_path)
             return out_of_memory(err);
     }
-    return add_mount(files, host_path, plain, &st, err);
+    return add_links_of(scan, folder, soname, err);
 }
 
-static int find_libraries(const struct alq_config *cfg, struct alq_driver_files *files,
-                          struct alq_err *err)
+/* The driver's libraries in dir and, for VDPAU, in the subdirectory of that name. */
+static int find_libraries_in(struct scan *scan, const char *dir, struct alq_err *err)
 {
-    for (const char *const *dir = alq_driver_library_dirs; *dir; dir++) {
-        alq_auto_closedir DIR *d = open_dir(cfg->driver_root, *dir);
-        if (!d)
+    alq_auto_closedir DIR *d = open_dir(scan, dir);
+    if (!d)
+        return 0;
+    errno = 0;
+    for (struct dirent *e; (e = readdir(d)); errno = 0) {
+        if (!(alq_wanted_library(e->d_name, scan->files->version) & scan->cfg->inject_sets))
             continue;
-        errno = 0;
-        for (struct dirent *e; (e = readdir(d)); errno = 0) {
-            const char *version;
-            if (!is_driver_library(e->d_name, &version) || strcmp(version, files->version))
-                continue;
-            int rc = add_library(cfg, files, *dir, e->d_name, err);
-            if (rc)
-                return rc;
-        }
-        if (errno)
-            return alq_err_errno(err, errno, "read directory %s below %s", *dir, cfg->driver_root);
-    }
-    return 0;
-}
-
-static int find_binaries(const struct alq_config *cfg, struct alq_driver_files *files,
-                         struct alq_err *err)
-{
-    for (const char *const *path = binary_paths; *path; path++) {
-        alq_auto_free char *host_path = NULL;
-        alq_auto_close int fd = alq_root_open(cfg->driver_root, *path, 0, &host_path, NULL);
-        struct stat st;
-        if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-            continue;
-        alq_auto_free char *container_path = alq_str_printf("/%s", *path);
-        if (!container_path)
-            return out_of_memory(err);
-        int rc = add_mount(files, host_path, container_path, &st, err);
+        int rc = add_library(scan, dir, e->d_name, err);
         if (rc)
             return rc;
     }
-    return 0;
+    return errno ? alq_err_errno(err, errno, "read directory %s below %s", dir,
+                                 scan->cfg->driver_root)
+                 : 0;
 }
+
+static int find_libraries(struct scan *scan, struct alq_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < scan->dir_count && !rc; i++) {
+        alq_auto_free char *vdpau = alq_str_printf("%s/vdpau", scan->dirs[i].path);
+        rc = find_libraries_in(scan, scan->dirs[i].path, err);
+        if (!rc)
+            rc = vdpau ? find_libraries_in(scan, vdpau, err) : out_of_memory(err);
+    }
+    return rc;
+}
+
+/* NVML goes with libcuda; a root that has but one of them is being installed or taken away. */
+static int check_complete(const struct scan *scan, struct alq_err *err)
+{
+    const struct alq_driver_files *files = scan->files;
+    int has_nvml = !(scan->cfg->inject_sets & ALQ_INJECT_UTILITY), has_cuda = 0;
+    for (size_t i = 0; i < files->mount_count; i++) {
+        has_nvml |= strstr(files->mounts[i].container_path, "/libnvidia-ml.so.1") != NULL;
+        has_cuda |= strstr(files->mounts[i].container_path, "/libcuda.so.1") != NULL;
+    }
+    if (has_nvml && has_cuda)
+        return 0;
+    return alq_err_set(err, ALQ_ENOENT,
+                       "libcuda.so.%s is below %s but %s is not; the driver is incomplete",
+                       files->version, scan->cfg->driver_root,
+                       has_cuda ? "the libnvidia-ml.so.<version> that goes with it"
+                                : "a version of it for this processor");
+}
+
+static int find_programs(struct scan *scan, struct alq_err *err)
+{
+    int rc = 0;
+    for (const struct alq_wanted_file *f = alq_wanted_programs; f->name && !rc; f++) {
+        int is_found = !(f->set & scan->cfg->inject_sets);
+        for (const char *const *dir = alq_wanted_bin_dirs; *dir && !rc && !is_found; dir++) {
+            alq_auto_free char *path = alq_str_printf("%s/%s", *dir, f->name);
+            alq_auto_free char *container_path = alq_str_printf("/usr/bin/%s", f->name);
+            rc = path && container_path ? add_file(scan, path, container_path, &is_found, err)
+                                        : out_of_memory(err);
+        }
+    }
+    return rc;
+}
+
+static int find_data(struct scan *scan, struct alq_err *err)
+{
+    int rc = 0;
+    for (const struct alq_wanted_file *f = alq_wanted_data; f->name && !rc; f++) {
+        int is_found;
+        alq_auto_free char *container_path = alq_str_printf("/%s", f->name);
+        if (!(f->set & scan->cfg->inject_sets))
+            continue;
+        rc = container_path ? add_file(scan, f->name, container_path, &is_found, err)
+                            : out_of_memory(err);
+    }
+    return rc;
+}
+
+static int find_sockets(struct scan *scan, struct alq_err *err)
+{
+    int rc = 0;
+    for (const struct alq_wanted_file *f = alq_wanted_sockets; f->name && !rc; f++) {
+        alq_auto_free char *host_path = NULL;
+        alq_auto_free char *joined = alq_root_join(scan->cfg->driver_root, f->name);
+        alq_auto_free char *container_path = alq_str_printf("/%s", f->name);
+        if (!(f->set & scan->cfg->inject_sets))
+            continue;
+        if (!joined || !container_path)
+            return out_of_memory(err);
+        alq_auto_close int fd = open_below(scan, f->name, O_PATH, &host_path, NULL);
+        rc = fd < 0 ? alq_scan_add_watch(scan->files, joined, ALQ_WATCH_IDENTITY, NULL, err)
+                    : add_mount(scan, fd, host_path, container_path, 1, err);
+    }
+    return rc;
+}
+
+/* gsp*.bin of the version in one directory, mounted where the kernel looks first. */
+static int find_firmware_in(struct scan *scan, const char *dir, int *is_any, struct alq_err *err)
+{
+    int rc = 0;
+    alq_auto_closedir DIR *d = open_dir(scan, dir);
+    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+        int is_found;
+        const char *end = strrchr(e->d_name, '.');
+        if (strncmp(e->d_name, "gsp", 3) != 0 || !end || strcmp(end, ".bin") != 0)
+            continue;
+        alq_auto_free char *path = alq_str_printf("%s/%s", dir, e->d_name);
+        alq_auto_free char *container_path =
+            alq_str_printf("/lib/firmware/nvidia/%s/%s", scan->files->version, e->d_name);
+        rc = path && container_path ? add_file(scan, path, container_path, &is_found, err)
+                                    : out_of_memory(err);
+        *is_any |= !rc && is_found;
+    }
+    return rc;
+}
+
+/* From the first of the kernel's directories that has any: its parameter, then those built in. */
+static int find_firmware(struct scan *scan, struct alq_err *err)
+{
+    struct utsname kernel;
+    char own[256], updates[128], release[128];
+    uname(&kernel);
+    if (alq_kernel_read(scan->cfg, "sys/module/firmware_class/parameters/path", own, sizeof(own),
+                        NULL))
+        own[0] = '\0';
+    own[strcspn(own, "\n")] = '\0';
+    snprintf(updates, sizeof(updates), "lib/firmware/updates/%s", kernel.release);
+    snprintf(release, sizeof(release), "lib/firmware/%s", kernel.release);
+    const char *const dirs[] = {own,     updates,        "lib/firmware/updates",
+                                release, "lib/firmware", "usr/lib/firmware"};
+    int is_any = 0, rc = 0;
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && !rc && !is_any; i++) {
+        alq_auto_free char *dir = alq_str_printf("%s/nvidia/%s", dirs[i], scan->files->version);
+        rc = dir ? find_firmware_in(scan, dir, &is_any, err) : out_of_memory(err);
+    }
+    return rc;
+}
+
+/* ---- the scan ---------------------------------------------------------------------------------
+ */
 
 static int by_container_path(const void *a, const void *b)
 {
@@ -341,84 +470,86 @@ static int by_container_path(const void *a, const void *b)
                   ((const struct alq_driver_mount *)b)->container_path);
 }
 
-/* NVML goes with libcuda; a root that has but one of them is being installed or taken away. */
-static int check_complete(const struct alq_config *cfg, const struct alq_driver_files *files,
-                          struct alq_err *err)
+static int open_root(struct scan *scan, struct alq_err *err)
 {
-    for (size_t i = 0; i < files->mount_count; i++) {
-        if (strstr(files->mounts[i].container_path, "/libnvidia-ml.so.1"))
-            return 0;
-    }
-    return alq_err_set(
-        err, ALQ_ENOENT,
-        "libcuda.so.%s is below %s but libnvidia-ml.so.%s is not; the driver is incomplete",
-        files->version, cfg->driver_root, files->version);
+    struct stat st;
+    const char *root = scan->cfg->driver_root;
+    scan->root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (scan->root < 0 || fstat(scan->root, &st))
+        return alq_err_errno(err, errno, "driver root %s", root);
+    alq_auto_close int self = open_below(scan, ".", O_PATH, &scan->root_path, err);
+    if (self < 0)
+        return self;
+    if (!strcmp(scan->root_path, "/"))
+        scan->root_path[0] = '\0';
+    return alq_scan_add_watch(scan->files, root, ALQ_WATCH_IDENTITY, &st, err);
+}
+
+static int scan_once(struct scan *scan, struct alq_err *err)
+{
+    const struct alq_config *cfg = scan->cfg;
+    struct alq_driver_files *files = scan->files;
+    alq_auto_close int params =
+        alq_root_open(cfg->kernel_root, "proc/driver/nvidia/params", O_PATH, NULL, NULL);
+    files->has_params = params >= 0;
+    alq_kernel_version(cfg, files->kernel_version);
+    int rc = open_root(scan, err);
+    if (!rc)
+        rc = find_dirs(scan, err);
+    if (!rc)
+        rc = find_version(scan, err);
+    if (!rc)
+        rc = find_libraries(scan, err);
+    if (!rc)
+        rc = find_programs(scan, err);
+    if (!rc)
+        rc = find_data(scan, err);
+    if (!rc && cfg->inject_sets & ALQ_INJECT_FIRMWARE)
+        rc = find_firmware(scan, err);
+    if (!rc)
+        rc = find_sockets(scan, err);
+    if (!rc)
+        rc = check_complete(scan, err);
+    if (!rc)
+        rc = alq_scan_nodes(cfg, files, err);
+    if (!rc)
+        qsort(files->mounts, files->mount_count, sizeof(*files->mounts), by_container_path);
+    return rc;
+}
+
+/* One try; *files is set on success. */
+static int try_scan(const struct alq_config *cfg, struct alq_driver_files **files,
+                    struct alq_err *err)
+{
+    struct scan scan = {.cfg = cfg, .files = calloc(1, sizeof(*scan.files)), .root = -1};
+    if (!scan.files)
+        return out_of_memory(err);
+    int rc = scan_once(&scan, err);
+    if (!rc && !alq_driver_files_is_current(cfg, scan.files))
+        rc = alq_err_set(err, ALQ_EAGAIN,
+                         "the driver below %s changes while it is looked at (an upgrade?); try "
+                         "again when that is done",
+                         cfg->driver_root);
+    for (size_t i = 0; i < scan.dir_count; i++)
+        free(scan.dirs[i].path);
+    free(scan.root_path);
+    if (scan.root >= 0)
+        close(scan.root);
+    if (rc)
+        alq_driver_files_free(scan.files);
+    else
+        *files = scan.files;
+    return rc;
 }
 
 int alq_driver_scan(const struct alq_config *cfg, struct alq_driver_files **files,
                     struct alq_err *err)
 {
-    struct alq_driver_files *found = calloc(1, sizeof(*found));
-    if (!found)
-        return out_of_memory(err);
-    int rc = find_libcuda(cfg, found, err);
-    if (!rc)
-        rc = find_libraries(cfg, found, err);
-    if (!rc)
-        rc = find_binaries(cfg, found, err);
-    if (!rc)
-        rc = check_complete(cfg, found, err);
-    if (!rc)
-        rc = find_common_nodes(cfg, found, err);
-    if (rc) {
-        alq_driver_files_free(found);
-        return rc;
-    }
-    qsort(found->mounts, found->mount_count, sizeof(*found->mounts), by_container_path);
-    *files = found;
-    return 0;
-}
-
-int alq_driver_files_is_current(const struct alq_config *cfg, const struct alq_driver_files *files)
-{
-    for (size_t i = 0; i < files->mount_count; i++) {
-        struct stat st;
-        if (stat(files->mounts[i].host_path, &st) ||
-            !is_same_stamp(stamp_of(&st), files->mounts[i].stamp))
-            return 0;
-    }
-    /* libcuda.so.1 may have been turned to another version that lies beside the old one. */
-    for (const char *const *dir = alq_driver_library_dirs; *dir; dir++) {
-        char linked[sizeof(files->version)];
-        linked_version(cfg->driver_root, *dir, linked, sizeof(linked));
-        if (linked[0]) {
-            if (strcmp(linked, files->version))
-                return 0;
-            break;
-        }
-    }
-    struct alq_driver_files now = {0};
-    int is_same = !find_common_nodes(cfg, &now, NULL) && now.node_count == files->node_count;
-    for (size_t i = 0; i < now.node_count; i++) {
-        if (is_same && (strcmp(now.nodes[i].path, files->nodes[i].path) ||
-                        strcmp(now.nodes[i].host_path, files->nodes[i].host_path)))
-            is_same = 0;
-        alq_driver_node_clear(&now.nodes[i]);
-    }
-    return is_same;
-}
-
-void alq_driver_files_free(struct alq_driver_files *files)
-{
-    if (!files)
-        return;
-    for (size_t i = 0; i < files->mount_count; i++) {
-        free(files->mounts[i].host_path);
-        free(files->mounts[i].container_path);
-    }
-    free(files->mounts);
-    for (size_t i = 0; i < files->node_count; i++)
-        alq_driver_node_clear(&files->nodes[i]);
-    free(files->library_host_path);
-    free(files);
+    struct alq_err why = ALQ_ERR_INIT;
+    int rc = ALQ_EAGAIN;
+    for (int i = 0; i < TRIES && rc == ALQ_EAGAIN; i++)
+        rc = try_scan(cfg, files, &why);
+    if (rc && err)
+        *err = why;
+    return rc;
 }

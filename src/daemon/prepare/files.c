@@ -191,7 +191,8 @@ static int library_ensure(struct alq_files *files, struct alq_err *err)
     pthread_rwlock_wrlock(&files->library_lock);
     int rc = alq_library_install(files->cfg, &fresh, err);
     if (!rc) {
-        files->has_old_libraries |= strcmp(fresh.library_path, files->library.library_path) != 0;
+        files->has_old_libraries |= strcmp(fresh.library_path, files->library.library_path) != 0 ||
+                                    strcmp(fresh.hook_path, files->library.hook_path) != 0;
         files->library = fresh;
     }
     pthread_rwlock_unlock(&files->library_lock);
@@ -204,7 +205,8 @@ static void library_sweep(struct alq_files *files, int is_start)
     struct alq_err err = ALQ_ERR_INIT;
     pthread_rwlock_wrlock(&files->library_lock);
     /* One that could not be installed may be there all the same. */
-    int is_known = !files->cfg->library || files->library.library_path[0];
+    int is_known = (!files->cfg->library || files->library.library_path[0]) &&
+                   (!files->cfg->hook || files->library.hook_path[0]);
     if (is_known && (is_start || files->has_old_libraries)) {
         int left = alq_library_sweep(files->cfg, &files->library, is_start, &err);
         files->has_old_libraries = left != 0;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver scan on made-up driver roots, the spec builder, the strict validator and the library's
- * installation and sweep: one file, for they share the made-up host of `struct world`. */
+/* The spec builder, the strict validator and the library's installation and sweep, on the made-up
+ * host of cdi_world.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cdi_world.h"
 #include "conformance.h"
 #include "daemon/cdi/cdi.h"
 #include "daemon/cdi/elf.h"
@@ -25,249 +24,8 @@
 #include "daemon/cdi/validate.h"
 #include "private_mounts.h"
 
-#if defined(__x86_64__)
-#define LIB_DIR "usr/lib/x86_64-linux-gnu"
-#define MACHINE EM_X86_64
-#else
-#define LIB_DIR "usr/lib/aarch64-linux-gnu"
-#define MACHINE EM_AARCH64
-#endif
 #define UID "73086585-cd22-416e-87f8-a2f08248dd2a"
 #define MIB (1024ull * 1024)
-
-struct world {
-    char root[64];
-    struct alq_config cfg;
-};
-
-static char *at(const struct world *w, const char *path)
-{
-    static char text[4][4096];
-    static unsigned turn;
-    char *buffer = text[turn++ % 4];
-    snprintf(buffer, sizeof(text[0]), "%s/%s", w->root, path);
-    return buffer;
-}
-
-/* The smallest shared object that has a SONAME. */
-static void put_library(const struct world *w, const char *dir, const char *name,
-                        const char *soname)
-{
-    struct {
-        Elf64_Ehdr header;
-        Elf64_Phdr load, dynamic;
-        Elf64_Dyn entries[3];
-        char names[128];
-    } file = {0};
-    memcpy(file.header.e_ident, ELFMAG, SELFMAG);
-    file.header.e_ident[EI_CLASS] = ELFCLASS64;
-    file.header.e_ident[EI_DATA] = ELFDATA2LSB;
-    file.header.e_type = ET_DYN;
-    file.header.e_machine = MACHINE;
-    file.header.e_phoff = sizeof(file.header);
-    file.header.e_phentsize = sizeof(Elf64_Phdr);
-    file.header.e_phnum = 2;
-    file.load = (Elf64_Phdr){.p_type = PT_LOAD, .p_vaddr = 0x1000, .p_filesz = sizeof(file)};
-    file.dynamic = (Elf64_Phdr){.p_type = PT_DYNAMIC,
-                                .p_offset = (uint64_t)((char *)file.entries - (char *)&file),
-                                .p_filesz = sizeof(file.entries)};
-    file.entries[0].d_tag = DT_STRTAB;
-    file.entries[0].d_un.d_ptr = 0x1000 + (uint64_t)(file.names - (char *)&file);
-    file.entries[1].d_tag = DT_SONAME;
-    file.entries[1].d_un.d_val = 1;
-    snprintf(file.names + 1, sizeof(file.names) - 1, "%s", soname);
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", at(w, dir), name);
-    assert_int_equal(alq_file_mkdirs(at(w, dir), 0755, NULL), 0);
-    assert_int_equal(alq_file_write_atomic(path, &file, sizeof(file), 0644, 0, NULL), 0);
-}
-
-static void put_driver(const struct world *w, const char *dir, const char *version)
-{
-    static const char *const libraries[][2] = {
-        {"libcuda.so.%s", "libcuda.so.1"},
-        {"libnvidia-ml.so.%s", "libnvidia-ml.so.1"},
-        {"libnvidia-ptxjitcompiler.so.%s", "libnvidia-ptxjitcompiler.so.1"},
-        {"libnvidia-nvvm.so.%s", "libnvidia-nvvm.so.4"},
-        {"libGLX_nvidia.so.%s", "libGLX_nvidia.so.0"},
-    };
-    for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-        char name[64];
-        const char *percent = strstr(libraries[i][0], "%s");
-        snprintf(name, sizeof(name), "%.*s%s", (int)(percent - libraries[i][0]), libraries[i][0],
-                 version);
-        put_library(w, dir, name, libraries[i][1]);
-    }
-}
-
-static void put_nodes(const struct world *w)
-{
-    static const char *const names[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0",
-                                        "nvidia3"};
-    assert_int_equal(alq_file_mkdirs(at(w, "dev"), 0755, NULL), 0);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        char path[256];
-        snprintf(path, sizeof(path), "%s/%s", at(w, "dev"), names[i]);
-        assert_int_equal(symlink("/dev/null", path), 0);
-    }
-}
-
-static int setup(void **state)
-{
-    struct world *w = calloc(1, sizeof(*w));
-    snprintf(w->root, sizeof(w->root), "/tmp/alq-cdi-XXXXXX");
-    assert_non_null(mkdtemp(w->root));
-    w->cfg.driver_name = strdup("hami-core-gpu.project-hami.io");
-    w->cfg.driver_root = strdup(w->root);
-    w->cfg.dev_root = strdup(w->root);
-    w->cfg.run_dir = strdup("/run/aliquot");
-    w->cfg.cdi_dir = strdup("/var/run/cdi");
-    w->cfg.host_lib_dir = strdup(at(w, "host-lib"));
-    *state = w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-    assert_int_equal(alq_file_remove_tree(w->root, NULL), 0);
-    free(w->cfg.driver_name);
-    free(w->cfg.driver_root);
-    free(w->cfg.dev_root);
-    free(w->cfg.run_dir);
-    free(w->cfg.cdi_dir);
-    free(w->cfg.host_lib_dir);
-    free(w);
-    return 0;
-}
-
-static const struct alq_driver_mount *mount_on(const struct alq_driver_files *files,
-                                               const char *path)
-{
-    for (size_t i = 0; i < files->mount_count; i++) {
-        if (!strcmp(files->mounts[i].container_path, path))
-            return &files->mounts[i];
-    }
-    return NULL;
-}
-
-/* ---- scan ----------------------------------------------------------------------------------- */
-
-static void scan_mounts_libraries_by_version_at_their_soname(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    put_driver(w, LIB_DIR, "550.163.01");
-    put_nodes(w);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    assert_string_equal(files->version, "550.163.01");
-    assert_string_equal(mount_on(files, "/" LIB_DIR "/libcuda.so.1")->host_path,
-                        at(w, LIB_DIR "/libcuda.so.550.163.01"));
-    assert_non_null(mount_on(files, "/" LIB_DIR "/libcuda.so"));
-    assert_non_null(mount_on(files, "/" LIB_DIR "/libnvidia-ml.so.1"));
-    assert_non_null(mount_on(files, "/" LIB_DIR "/libnvidia-nvvm.so.4"));
-    assert_int_equal(files->mount_count, 5); /* graphics libraries stay out */
-    assert_int_equal(files->node_count, 3);
-    assert_string_equal(files->nodes[0].path, "/dev/nvidiactl");
-    assert_string_equal(files->nodes[0].host_path, "/dev/null");
-    assert_true(alq_driver_files_is_current(&w->cfg, files));
-    alq_driver_files_free(files);
-}
-
-static void scan_of_two_versions_takes_the_linked_one_else_the_higher(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    put_driver(w, LIB_DIR, "550.163.01");
-    put_driver(w, LIB_DIR, "550.90.7");
-    put_nodes(w);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    assert_string_equal(files->version, "550.163.01");
-    assert_int_equal(symlink("libcuda.so.550.90.7", at(w, LIB_DIR "/libcuda.so.1")), 0);
-    assert_false(alq_driver_files_is_current(&w->cfg, files));
-    alq_driver_files_free(files);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    assert_string_equal(files->version, "550.90.7");
-    assert_string_equal(mount_on(files, "/" LIB_DIR "/libnvidia-ml.so.1")->host_path,
-                        at(w, LIB_DIR "/libnvidia-ml.so.550.90.7"));
-    alq_driver_files_free(files);
-}
-
-static void scan_finds_other_layouts(void **state)
-{
-    static const char *const dirs[][2] = {{"usr/lib64", "/usr/lib64/libcuda.so.1"},
-                                          {LIB_DIR "/nvidia/current", "/" LIB_DIR "/libcuda.so.1"}};
-    struct world *w = *state;
-    put_nodes(w);
-    for (size_t i = 0; i < 2; i++) {
-        struct alq_driver_files *files = NULL;
-        put_driver(w, dirs[i][0], "535.261.03");
-        assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-        assert_non_null(mount_on(files, dirs[i][1]));
-        alq_driver_files_free(files);
-        assert_int_equal(alq_file_remove_tree(at(w, "usr"), NULL), 0);
-    }
-}
-
-static void scan_follows_absolute_links_inside_the_root_only(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    put_driver(w, "opt/nvidia", "550.163.01");
-    put_nodes(w);
-    assert_int_equal(alq_file_mkdirs(at(w, "usr/lib"), 0755, NULL), 0);
-    assert_int_equal(symlink("/opt/nvidia", at(w, LIB_DIR)), 0);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    assert_string_equal(mount_on(files, "/" LIB_DIR "/libcuda.so.1")->host_path,
-                        at(w, "opt/nvidia/libcuda.so.550.163.01"));
-    alq_driver_files_free(files);
-}
-
-static void scan_without_a_driver_says_where_it_looked(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    struct alq_err err = ALQ_ERR_INIT;
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
-    assert_non_null(strstr(err.text, w->root));
-    assert_non_null(strstr(err.text, LIB_DIR));
-    put_driver(w, LIB_DIR, "550.163.01");
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
-    assert_non_null(strstr(err.text, "/dev/nvidiactl"));
-    put_nodes(w);
-    unlink(at(w, LIB_DIR "/libnvidia-ml.so.550.163.01"));
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
-    assert_non_null(strstr(err.text, "libnvidia-ml.so.550.163.01"));
-    assert_null(files);
-}
-
-static void scan_of_damaged_libraries_is_an_error(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    struct alq_err err = ALQ_ERR_INIT;
-    put_driver(w, LIB_DIR, "550.163.01");
-    put_nodes(w);
-    assert_int_equal(truncate(at(w, LIB_DIR "/libnvidia-nvvm.so.550.163.01"), 100), 0);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_EPROTO);
-    assert_non_null(strstr(err.text, "libnvidia-nvvm.so.550.163.01"));
-}
-
-static void is_current_sees_replaced_files_and_nodes(void **state)
-{
-    struct world *w = *state;
-    struct alq_driver_files *files = NULL;
-    put_driver(w, LIB_DIR, "550.163.01");
-    put_nodes(w);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    put_library(w, LIB_DIR, "libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1");
-    assert_false(alq_driver_files_is_current(&w->cfg, files));
-    alq_driver_files_free(files);
-    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
-    unlink(at(w, "dev/nvidia-uvm-tools"));
-    assert_false(alq_driver_files_is_current(&w->cfg, files));
-    alq_driver_files_free(files);
-}
 
 /* ---- spec ----------------------------------------------------------------------------------- */
 
@@ -476,6 +234,9 @@ static void build_with_extras_adds_them_and_refuses_bad_ones(void **state)
         ALQ_EINVAL);
     assert_non_null(strstr(err.text, "SIMGPU"));
     alq_driver_files_free(files);
+    w->cfg.extra_mounts = NULL;
+    w->cfg.extra_env = NULL;
+    w->cfg.extra_mount_count = w->cfg.extra_env_count = 0;
 }
 
 static void id_and_path_are_as_container_runtimes_expect(void **state)
@@ -709,15 +470,6 @@ static void install_where_nothing_can_be_written_says_so(void **state)
     w->cfg.library = NULL;
 }
 
-/* A file in a directory of the world. */
-static void put_text(const struct world *w, const char *dir, const char *name, const char *text)
-{
-    alq_auto_free char *parent = strdup(at(w, dir));
-    alq_auto_free char *path = alq_str_printf("%s/%s", parent, name);
-    assert_int_equal(alq_file_mkdirs(parent, 0755, NULL), 0);
-    assert_int_equal(alq_file_write_atomic(path, text, strlen(text), 0644, 0, NULL), 0);
-}
-
 static int is_installed(const struct world *w, const char *name)
 {
     alq_auto_free char *path = alq_str_printf("%s/%s", w->cfg.host_lib_dir, name);
@@ -786,13 +538,6 @@ int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        ROW(scan_mounts_libraries_by_version_at_their_soname),
-        ROW(scan_of_two_versions_takes_the_linked_one_else_the_higher),
-        ROW(scan_finds_other_layouts),
-        ROW(scan_follows_absolute_links_inside_the_root_only),
-        ROW(scan_without_a_driver_says_where_it_looked),
-        ROW(scan_of_damaged_libraries_is_an_error),
-        ROW(is_current_sees_replaced_files_and_nodes),
         ROW(build_gives_what_a_container_needs),
         ROW(build_numbers_devices_in_nvml_order),
         ROW(build_two_shares_of_one_gpu_are_two_devices),

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device nodes, see node.h. Majors come from proc/devices, owner and mode from the module's params
+ * (a capability's mode from its own file). A node is made under another name and renamed, so that
+ * nobody meets one with the wrong mode.
+ */
+#include "daemon/cdi/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/cdi/kernel.h"
+#include "daemon/cdi/root.h"
+
+#define ALQ_LOG_MODULE "cdi"
+#define ANY_MODE UINT32_MAX
+#define MINOR_MAX 1048575ul /* 20 bits in the kernel's dev_t */
+
+/* Which major a node has: the first of these names that proc/devices knows. 535's module calls
+ * itself nvidia-frontend, 580's nvidia and nvidiactl. */
+static const struct family {
+    const char *prefix; /* of the name below dev/ */
+    long minor;         /* of a node with exactly this name; -1: the number behind the prefix */
+    const char *const *majors;
+} families[] = {
+    {"nvidiactl", 255, (const char *const[]){"nvidia-frontend", "nvidiactl", "nvidia", NULL}},
+    {"nvidia-modeset", 254, (const char *const[]){"nvidia-modeset", NULL}},
+    {"nvidia-uvm", 0, (const char *const[]){"nvidia-uvm", NULL}},
+    {"nvidia-uvm-tools", 1, (const char *const[]){"nvidia-uvm", NULL}},
+    {"nvidia-caps/nvidia-cap", -1, (const char *const[]){"nvidia-caps", NULL}},
+    {"nvidia-caps-imex-channels/channel", -1,
+     (const char *const[]){"nvidia-caps-imex-channels", NULL}},
+    {"nvidia", -1, (const char *const[]){"nvidia-frontend", "nvidia", NULL}},
+};
+
+static const struct family *family_of(const char *name, unsigned long *minor)
+{
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        const struct family *f = &families[i];
+        size_t len = strlen(f->prefix);
+        if (strncmp(name, f->prefix, len) != 0)
+            continue;
+        if (f->minor >= 0) {
+            *minor = (unsigned long)f->minor;
+            if (!name[len])
+                return f;
+            continue;
+        }
+        size_t digits = strspn(name + len, "0123456789");
+        *minor = strtoul(name + len, NULL, 10);
+        if (digits && !name[len + digits] && *minor <= MINOR_MAX)
+            return f;
+    }
+    return NULL;
+}
+
+/* ---- making -----------------------------------------------------------------------------------
+ */
+
+/* How a missing node is to be made. */
+struct plan {
+    dev_t number;
+    struct alq_kernel_params params;
+};
+
+static int plan_node(const struct alq_config *cfg, const char *name, const char *below,
+                     struct plan *plan, struct alq_err *err)
+{
+    struct alq_err why = ALQ_ERR_INIT;
+    unsigned long minor;
+    unsigned major;
+    const struct family *family = family_of(name, &minor);
+    if (!cfg->is_mknod)
+        return alq_err_set(err, ALQ_ENOENT,
+                           "device node %s is missing and --mknod is off; make it (nvidia-modprobe "
+                           "-c 0 -u), or set --dev-root",
+                           below);
+    if (!family || alq_kernel_major(cfg, family->majors, &major, &why))
+        return alq_err_set(err, ALQ_ENOENT,
+                           "device node %s is missing, and so is its kernel module (%s): load it "
+                           "(nvidia-modprobe -c 0 -u), or set --dev-root",
+                           below, family ? why.text : "no driver makes a node of that name");
+    alq_kernel_params(cfg, &plan->params);
+    if (!plan->params.is_modify_allowed)
+        return alq_err_set(err, ALQ_ENOENT,
+                           "device node %s is missing, and ModifyDeviceFiles is 0 in the driver's "
+                           "params: what makes the nodes on this host (udev's rules) must make it",
+                           below);
+    plan->number = makedev(major, (unsigned)minor);
+    return 0;
+}
+
+static int make_at(int dir, const char *leaf, const char *below, const struct plan *plan,
+                   struct alq_err *err)
+{
+    static atomic_uint turn; /* relaxed: only to differ */
+    char other[64];
+    snprintf(other, sizeof(other), ".aliquot-%d-%u", (int)getpid(),
+             atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed));
+    if (mknodat(dir, other, S_IFCHR | 0600, plan->number))
+        return alq_err_errno(
+            err, errno,
+            "device node %s is missing and cannot be made (nvidia-modprobe -c 0 -u "
+            "on the host makes it; a daemon in a container needs CAP_MKNOD)",
+            below);
+    int rc = 0;
+    if (fchownat(dir, other, plan->params.uid, plan->params.gid, 0) ||
+        fchmodat(dir, other, plan->params.mode, 0) ||
+        (linkat(dir, other, dir, leaf, 0) && errno != EEXIST))
+        rc = alq_err_errno(err, errno, "device node %s cannot be made", below);
+    unlinkat(dir, other, 0);
+    return rc;
+}
+
+/* mode: of a capability, which has its own; ANY_MODE: the module's. */
+static int make(const struct alq_config *cfg, const char *name, uint32_t mode, const char *below,
+                struct alq_err *err)
+{
+    struct plan plan;
+    int rc = plan_node(cfg, name, below, &plan, err);
+    if (rc)
+        return rc;
+    if (mode != ANY_MODE)
+        plan.params = (struct alq_kernel_params){.mode = mode & 0777};
+
+    const char *slash = strrchr(name, '/');
+    alq_auto_free char *dir =
+        slash ? alq_str_printf("dev/%.*s", (int)(slash - name), name) : strdup("dev");
+    alq_auto_free char *dir_path = dir ? alq_root_join(cfg->dev_root, dir) : NULL;
+    if (!dir_path)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    rc = slash ? alq_file_mkdirs(dir_path, 0755, err) : 0;
+    if (rc)
+        return rc;
+    alq_auto_close int dir_fd = alq_root_open(cfg->dev_root, dir, O_DIRECTORY, NULL, err);
+    if (dir_fd < 0)
+        return dir_fd;
+    rc = make_at(dir_fd, slash ? slash + 1 : name, below, &plan, err);
+    if (!rc)
+        alq_info(ALQ_LOG_KV({"node", below}), "device node was missing and has been made");
+    return rc;
+}
+
+/* ---- dev/char ---------------------------------------------------------------------------------
+ */
+
+static int link_char(const struct alq_config *cfg, const char *name, const struct stat *st)
+{
+    char link[64], target[128], have[128];
+    snprintf(link, sizeof(link), "dev/char/%u:%u", major(st->st_rdev), minor(st->st_rdev));
+    snprintf(target, sizeof(target), "../%s", name);
+    alq_auto_free char *path = alq_root_join(cfg->dev_root, link);
+    alq_auto_free char *dir = alq_root_join(cfg->dev_root, "dev/char");
+    struct stat there;
+    if (!path || !dir)
+        return ENOMEM;
+    if (!stat(path, &there) && S_ISCHR(there.st_mode) && there.st_rdev == st->st_rdev)
+        return 0;
+    if (alq_file_mkdirs(dir, 0755, NULL))
+        return errno ? errno : EIO;
+    if (!symlink(target, path))
+        return 0;
+    if (errno != EEXIST)
+        return errno;
+    /* It leads nowhere, or to another device that had the numbers before. */
+    ssize_t n = readlink(path, have, sizeof(have) - 1);
+    if (n < 0)
+        return EEXIST;
+    alq_auto_free char *other = alq_str_printf("%s.aliquot-%d", path, (int)getpid());
+    if (!other)
+        return ENOMEM;
+    if (symlink(target, other))
+        return errno;
+    if (!rename(other, path))
+        return 0;
+    int rc = errno;
+    unlink(other);
+    return rc;
+}
+
+static void ensure_char_link(const struct alq_config *cfg, const char *name, const struct stat *st)
+{
+    static atomic_int is_told; /* relaxed: one line more or less */
+    int rc = link_char(cfg, name, st);
+    if (rc && !atomic_exchange_explicit(&is_told, 1, memory_order_relaxed))
+        alq_warn(ALQ_LOG_KV({"node", name}),
+                 "cannot be linked below %s/dev/char (%s): where the container runtime uses "
+                 "systemd's cgroups, `systemctl daemon-reload` takes running containers their GPU; "
+                 "--dev-char=false says that the links are not wanted",
+                 strcmp(cfg->dev_root, "/") ? cfg->dev_root : "", strerror(rc));
+}
+
+/* ---- finding ----------------------------------------------------------------------------------
+ */
+
+static int find(const struct alq_config *cfg, const char *name, uint32_t mode,
+                struct alq_driver_node *node, struct alq_err *err)
+{
+    alq_auto_free char *path = alq_str_printf("/dev/%s", name);
+    alq_auto_free char *below = path ? alq_root_join(cfg->dev_root, path) : NULL;
+    if (!below)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    alq_auto_free char *real = realpath(below, NULL);
+    if (!real && errno == ENOENT) {
+        int rc = make(cfg, name, mode, below, err);
+        if (rc)
+            return rc;
+        real = realpath(below, NULL);
+    }
+    struct stat st;
+    if (!real || stat(real, &st))
+        return alq_err_errno(err, errno, "device node %s", below);
+    if (!S_ISCHR(st.st_mode))
+        return alq_err_set(err, ALQ_EINVAL, "device node %s: %s is not a character device", below,
+                           real);
+    if (cfg->is_dev_char && !strncmp(name, "nvidia", 6))
+        ensure_char_link(cfg, name, &st);
+    node->path = alq_steal(&path);
+    node->host_path = alq_steal(&real);
+    node->mode = st.st_mode & 0777;
+    node->gid = st.st_gid;
+    return 0;
+}
+
+int alq_driver_node_find(const struct alq_config *cfg, const char *name,
+                         struct alq_driver_node *node, struct alq_err *err)
+{
+    return find(cfg, name, ANY_MODE, node, err);
+}
+
+int alq_driver_capability_find(const struct alq_config *cfg, uint32_t minor, uint32_t mode,
+                               struct alq_driver_node *node, struct alq_err *err)
+{
+    char name[48];
+    snprintf(name, sizeof(name), "nvidia-caps/nvidia-cap%u", minor);
+    return find(cfg, name, mode, node, err);
+}
+
+void alq_driver_node_clear(struct alq_driver_node *node)
+{
+    free(node->path);
+    free(node->host_path);
+    *node = (struct alq_driver_node){0};
+}

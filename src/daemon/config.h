@@ -71,6 +71,7 @@ struct alq_config {
     int64_t health_hold_s; /* --health-hold */
     char **ignored_xids;   /* --health-ignore-xids: decimal numbers; NULL-terminated, may be NULL */
     enum alq_whole_gpu whole_gpu; /* --whole-gpu */
+    int64_t start_spread_s;       /* --start-spread; 0: at once */
     char *metrics_address;        /* --metrics-address: host:port, or "none" */
     char *admin_group;            /* --admin-group: reads the admin socket */
     enum alq_log_level log_level;

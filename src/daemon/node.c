@@ -96,6 +96,8 @@ static void release(struct alq_node *n)
 {
     alq_monitor_close(n->parts.monitor);
     alq_prepare_free(alq_steal(&n->prepare));
+    if (n->slices)
+        alq_findings_unregister(n->parts.findings, n->slices);
     if (n->claim_status)
         alq_findings_unregister(n->parts.findings, n->claim_status);
     alq_claim_status_free(alq_steal(&n->claim_status));
@@ -227,13 +229,14 @@ static void open_kube(struct alq_node *n, struct alq_err *err)
     const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_unprepared, n};
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     const struct alq_node_parts *parts = &n->parts;
-    n->slices = alq_slices_new(parts->cfg, parts->kube, parts->base, err);
+    n->slices = alq_slices_new(parts->cfg, parts->kube, parts->events, parts->base, err);
     if (n->slices)
         n->claim_status = alq_claim_status_new(parts->cfg, parts->kube, &clock, err);
     if (!n->claim_status)
         return;
     alq_prepare_watch(n->prepare, &watcher);
-    if (alq_findings_register(parts->findings, alq_claim_status_tell, n->claim_status))
+    if (alq_findings_register(parts->findings, alq_slices_tell, n->slices) ||
+        alq_findings_register(parts->findings, alq_claim_status_tell, n->claim_status))
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
 

@@ -79,6 +79,9 @@ const struct alq_setting alq_settings[] = {
         "memory reserved in a share before a CUDA context is made"),
     CHOICE("whole-gpu", whole_gpus, 0, whole_gpu, "limit",
            "limit or passthrough: a claim of a whole GPU gets no library and no share"),
+    ROW("start-spread", SECONDS, start_spread_s, "5s",
+        "the API server is first asked at a random moment within so much, and again when its "
+        "connection breaks, so that the nodes of a cluster do not come all at once"),
     ROW("metrics-address", ADDRESS, metrics_address, ":9487",
         "where /metrics and /healthz are served, host:port, or none"),
     ROW("admin-group", TEXT, admin_group, "aliquot",

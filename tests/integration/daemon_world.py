@@ -130,7 +130,7 @@ class World:
         flags = {"node-name": NODE, "kubeconfig": self.kubeconfig, "kubelet-plugins-dir": self.path("plugins"),
                  "kubelet-registry-dir": self.path("registry"), "cdi-dir": self.path("cdi"),
                  "state-dir": self.path("state"), "run-dir": self.path("run"), "driver-root": self.driver_root,
-                 "host-lib-dir": self.path("lib"), "metrics-address": "127.0.0.1:0", "log-level": "debug"}
+                 "host-lib-dir": self.path("lib"), "metrics-address": "127.0.0.1:0", "start-spread": "0s", "log-level": "debug"}
         flags.update({k.replace("_", "-"): v for k, v in more.items()})
         return [str(self.program), *(f"--{k}={v}" for k, v in flags.items() if v is not None)]
 

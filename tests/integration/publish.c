@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's API client and slice publisher without the rest of the daemon, for
- * test_publisher.py: publish KUBECONFIG|- NODE
+ * test_publisher.py: publish KUBECONFIG|- NODE [SPREAD_S]
  * ("-": in-cluster environment). Takes commands on stdin, one a line: "gpus N DRIVERVERSION",
  * "claim NAMESPACE NAME TIMEOUT_MS", "cancel" (the last claim call), "state". Answers on stdout,
  * one JSON object a line.
@@ -98,9 +98,10 @@ int main(int argc, char **argv)
 {
     struct alq_err err = ALQ_ERR_INIT;
     char driver[] = ALQ_DRIVER_NAME_DEFAULT;
-    if (argc != 3)
+    if (argc < 3)
         return 2;
     struct alq_config cfg = {.driver_name = driver,
+                             .start_spread_s = argc > 3 ? atoi(argv[3]) : 0,
                              .node_name = argv[2],
                              .kubeconfig = strcmp(argv[1], "-") ? argv[1] : NULL};
     alq_log_init(ALQ_LOG_DEBUG, ALQ_LOG_TEXT, 2);
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    slices = alq_slices_new(&cfg, kube, base, &err);
+    slices = alq_slices_new(&cfg, kube, NULL, base, &err);
     struct event *input = event_new(base, 0, EV_READ | EV_PERSIST, on_input, NULL);
     event_add(input, NULL);
     event_base_dispatch(base);

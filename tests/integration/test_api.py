@@ -146,6 +146,32 @@ class FewerRights(Case):
         wait_for("the finding", lambda: self.findings().get("events.forbidden"))
 
 
+class GateOff(Case):
+    """DRAConsumableCapacity is off in the API server: it drops what makes a GPU divisible."""
+    gpus = 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World(gpus=1)
+        cls.addClassCleanup(cls.world.close)
+        cls.world.api.gate_off = True
+        cls.world.http.request_log = []
+        cls.world.start()
+
+    def test_dropped_fields_are_an_event_and_a_finding_and_written_once(self):
+        log = self.world.http.request_log = []
+        found = wait_for("the finding", lambda: self.findings().get("slices.dropped-fields"))
+        self.assertEqual(found["level"], "error")
+        self.assertIn("DRAConsumableCapacity", found["remedy"])
+        self.assertIn("allowMultipleAllocations", found["text"])
+        (event,) = wait_for("the event", lambda: self.events(NODE))
+        self.assertEqual((event["reason"], event["involvedObject"]["kind"], event["metadata"]["namespace"]),
+                         ("SliceFieldsDropped", "Node", "default"))
+        self.assertIn("DRAConsumableCapacity", event["message"])
+        wait_for("the publication", lambda: self.findings().get("slices.published"))
+        self.assertLessEqual(len([r for r in log if "resourceslices" in r["path"] and r["method"] != "GET"]), 1)
+
+
 class Events(Case):
     version, gpus = "1.34", 1
 

@@ -65,7 +65,7 @@ class Gpus(unittest.TestCase):
         for name in ("plugins", "registry"):
             os.mkdir(self.path(name))
         self.daemon = subprocess.Popen(
-            [ALIQUOTD, f"--node-name={NODE}", f"--kubeconfig={self.server.kubeconfig}", "--allow-non-tmpfs", *places],
+            [ALIQUOTD, f"--node-name={NODE}", f"--kubeconfig={self.server.kubeconfig}", "--allow-non-tmpfs", "--start-spread=0s", *places],
             stderr=self.log, env=dict(os.environ, SIMGPU_SOCKET=self.path("sim/simgpud.sock")))
         self.addCleanup(self.end, self.daemon)
 

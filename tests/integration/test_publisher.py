@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import ssl
@@ -99,9 +100,9 @@ class Server:
 
 
 class Publisher:
-    def __init__(self, kubeconfig, env=None, node=NODE):
+    def __init__(self, kubeconfig, env=None, node=NODE, spread=0):
         self.log = tempfile.TemporaryFile(mode="w+")
-        self.process = subprocess.Popen([PUBLISH, kubeconfig, node], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([PUBLISH, kubeconfig, node, str(spread)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log, text=True, bufsize=1, env=env)
 
     def say(self, line):
@@ -395,6 +396,188 @@ users: [{{name: u, user: {{token: {TOKEN}}}}}]
         publisher.say("gpus 1 550.163.1")
         self.settled(publisher, 1)
         self.assertIn("insecure-skip-tls-verify", publisher.text())
+
+
+    def test_a_token_written_into_the_kubeconfig_is_read_again_when_the_file_changes(self):
+        publisher = self.published(1)
+        self.server.http.tokens = {"second": logic.SYSTEM}
+        certs.kubeconfig(self.server.kubeconfig + ".new", f"https://{self.server.http.address}", self.server.paths[0],
+                         "daemon", "second")
+        os.rename(self.server.kubeconfig + ".new", self.server.kubeconfig)
+        publisher.say("gpus 2 550.163.1")
+        self.settled(publisher, 2)
+
+    def test_a_kubeconfig_that_is_being_written_leaves_the_old_one_in_force(self):
+        publisher = self.published(1)
+        with open(self.server.kubeconfig, "w", encoding="utf-8") as f:
+            f.write("current-context: [")
+        self.server.fault("PUT .*resourceslices", code=401)
+        publisher.say("gpus 2 550.163.1")
+        self.settled(publisher, 2)
+        self.assertIn("the old ones stay", publisher.text())
+
+    def test_a_server_whose_authority_changes_is_trusted_when_the_file_does(self):
+        config, _ = self.in_cluster()
+        publisher = self.publisher(config)
+        publisher.say("gpus 1 550.163.1")
+        self.settled(publisher, 1)
+        port = self.server.http.server_address[1]
+        self.server.stop()
+        fresh = tempfile.mkdtemp(dir=self.directory)
+        paths = certs.make(fresh)
+        shutil.copy(paths[0], self.server.paths[0])
+        self.server.paths = [self.server.paths[0], *paths[1:]]
+        with open(config, "a", encoding="utf-8") as f:
+            f.write("# touched: the next 401 or minute reads it again\n")
+        self.server.start(port)
+        self.server.fault("GET /version", code=401)
+        publisher.say("gpus 2 550.163.1")
+        self.settled(publisher, 2)
+
+
+class Proxy:
+    """Takes CONNECT and leads every connection to the one server."""
+
+    def __init__(self, port):
+        self.port, self.asked = port, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(4096) or b"\r\n\r\n"
+            self.asked.append(head.split(b"\r\n")[0].decode())
+            server = socket.create_connection(("127.0.0.1", self.port))
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self.pump, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def pump(one, other):
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except OSError:
+            pass
+        for s in (one, other):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Ways(Case):
+    """How the server is reached."""
+
+    def setUp(self):
+        super().setUp()
+        self.proxy = Proxy(self.server.http.server_address[1])
+        self.addCleanup(self.proxy.listener.close)
+
+    def config(self, server, more=""):
+        path = os.path.join(self.directory, "way")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"""current-context: c
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+clusters: [{{name: k, cluster: {{server: "{server}", certificate-authority: {self.server.paths[0]}{more}}}}}]
+users: [{{name: u, user: {{token: {TOKEN}}}}}]
+""")
+        return path
+
+    def environment(self, **more):
+        clean = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+        return {**clean, **more}
+
+    def start(self, config, **env):
+        publisher = self.publisher(config, env=self.environment(**env))
+        publisher.say("gpus 1 550.163.1")
+        return publisher
+
+    def test_the_proxy_of_the_environment_is_used(self):
+        port = self.server.http.server_address[1]
+        config = self.config(f"https://10.99.0.1:{port}", ", tls-server-name: localhost")
+        self.settled(self.start(config, HTTPS_PROXY=self.proxy.url, NO_PROXY="192.168.0.0/16,.svc"), 1)
+        self.assertIn(f"CONNECT 10.99.0.1:{port} HTTP/1.1", self.proxy.asked)
+
+    def test_no_proxy_takes_ranges_of_addresses_and_loopback_needs_none(self):
+        port = self.server.http.server_address[1]
+        for server, no_proxy in ((f"https://127.0.0.2:{port}", "10.0.0.0/8,127.0.0.0/29"),
+                                 (f"https://127.0.0.1:{port}", "")):
+            self.start(self.config(server), HTTPS_PROXY=self.proxy.url, NO_PROXY=no_proxy)
+        time.sleep(1)
+        self.assertEqual(self.proxy.asked, [])
+
+    def test_the_proxy_of_the_kubeconfig_wins(self):
+        port = self.server.http.server_address[1]
+        config = self.config(f"https://127.0.0.1:{port}", f", proxy-url: '{self.proxy.url}'")
+        self.settled(self.start(config, HTTPS_PROXY="http://127.0.0.1:1"), 1)
+        self.assertTrue(self.proxy.asked)
+
+    def test_a_server_with_an_ipv6_address(self):
+        try:
+            listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+        except OSError as error:
+            self.skipTest(f"no IPv6 on this machine: {error}")
+        self.addCleanup(listener.close)
+
+        def serve():
+            while True:
+                try:
+                    client = listener.accept()[0]
+                except OSError:
+                    return
+                server = socket.create_connection(self.server.http.server_address)
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=Proxy.pump, args=(one, other), daemon=True).start()
+        threading.Thread(target=serve, daemon=True).start()
+        self.settled(self.start(self.config(f"https://[::1]:{listener.getsockname()[1]}")), 1)
+
+
+class Outage(Case):
+    def test_a_server_that_comes_and_goes(self):
+        """ALIQUOT_OUTAGE_S=3600 for the hour; it may be down when a GPU comes, and must have all in the end."""
+        dice, publisher, gpus = random.Random(7), self.published(2), 2
+        port = self.server.http.server_address[1]
+        end = time.monotonic() + float(os.environ.get("ALIQUOT_OUTAGE_S", "4"))
+        while time.monotonic() < end:
+            self.server.stop()
+            gpus = dice.randint(1, 4)
+            publisher.say(f"gpus {gpus} 550.163.{dice.randint(1, 99)}")
+            time.sleep(dice.choice((0.05, 0.5, 1)))
+            self.server.start(port)
+            for one in self.server.mine():
+                if dice.random() < 0.3:
+                    self.server.delete(one["metadata"]["name"])
+            time.sleep(dice.choice((0.05, 0.5, 1)))
+        wait_for("the pool", lambda: self.whole(gpus), 60)
+        self.settled(publisher, gpus)
+        self.assert_quiet(0.5)
+
+    def whole(self, gpus):
+        return sum(len(s["spec"]["devices"]) for s in self.server.mine()) == gpus
+
+    def test_the_start_is_spread(self):
+        many = [Publisher(self.server.kubeconfig, spread=2) for _ in range(8)]
+        started = time.monotonic()
+        for one in many:
+            one.say("gpus 0 -")
+        first = []
+        while time.monotonic() < started + 10 and len(first) < 8:
+            first = [r for r in list(self.server.http.request_log) if r["path"] == "/version"]
+            time.sleep(0.1)
+            if time.monotonic() < started + 0.4:
+                self.assertLess(len(first), 8)
+        self.assertEqual(len(first), 8)
+        for one in many:
+            self.assertEqual(one.stop(), 0)
+            one.log.close()
 
 
 class Claims(Case):

@@ -3,7 +3,8 @@
  * HTTPS client on libcurl's multi interface, driven by the daemon's loop, see kube.h and client.h.
  * libcurl calls back only to hand over bytes and to name the sockets and the timer it wants; users
  * are called from the loop, when libcurl is not on the stack, so that they may start and cancel
- * calls at will. Loop thread only.
+ * calls at will. Loop thread only. Longer than most files because a call's way through libcurl is
+ * one piece.
  */
 #define ALQ_LOG_MODULE "kube"
 #include "daemon/kube/client.h"
@@ -24,6 +25,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "daemon/kube/credentials.h"
+#include "daemon/monitor/metrics.h"
 
 #define ANSWER_BYTES_MAX                                                                           \
     (8u << 20) /* etcd keeps 1.5 MiB an object; a list of a node's slices is far below */
@@ -32,6 +34,9 @@
 #define CONNECT_MS 10000
 #define CONNECTIONS_MAX 8 /* the watch and what prepares ask at once; the rest waits in line */
 #define UNACKED_MS 30000
+/* A watch asks for bookmarks, which servers send about once a minute: a longer silence is a
+ * connection that lives at this end only. */
+#define SILENCE_S 180
 #define QUIET_US                                                                                   \
     900000 /* without an answer: what a burst of calls left in the heap is given back */
 
@@ -39,13 +44,14 @@ struct alq_kube_call {
     TAILQ_ENTRY(alq_kube_call) link;
     struct alq_kube *kube;
     CURL *easy;
-    struct curl_slist *headers;
+    struct curl_slist *headers, *connect_to;
+    int64_t started_ns;
     char *method, *path, *content_type, *body;
     long timeout_ms;
     char *data; /* of the answer, or of a watch not yet parsed */
     size_t len, size;
     int is_too_long, is_out_of_memory;
-    int is_authorised_again; /* 401 was answered once with fresh credentials */
+    int is_authorised_again; /* tried once more, with fresh credentials */
     char reason[CURL_ERROR_SIZE];
 
     alq_kube_cb cb;
@@ -78,8 +84,8 @@ struct alq_kube {
     struct event_base *base;
     struct alq_credentials credentials;
     int64_t refreshed_ms;
-    char *url_base;                /* server, with the name to verify in place of the host */
-    struct curl_slist *connect_to; /* "::host:port" when that name differs, else NULL */
+    char *url_base;   /* server, with the name to verify in place of the host */
+    char *connect_to; /* "::host:port" when that name differs, else NULL */
     int is_loopback;
     CURLM *multi;
     struct event *timer;
@@ -89,15 +95,66 @@ struct alq_kube {
     int is_refresh_broken; /* logged */
 };
 
-static int64_t now_ms(void)
+static int64_t now_ns(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int64_t now_ms(void)
+{
+    return now_ns() / 1000000;
 }
 
 /* ---- credentials --------------------------------------------------------------------------------
  */
+
+static int is_loopback_host(const char *host)
+{
+    return !strcmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "[::1]");
+}
+
+/* Takes the server's address apart: what to verify may differ from where to connect. */
+static int place_server(struct alq_kube *kube, struct alq_err *err)
+{
+    const struct alq_credentials *c = &kube->credentials;
+    CURLU *url = curl_url();
+    char *host = NULL, *port = NULL, *whole = NULL;
+    alq_auto_free char *connect_to = NULL, *url_base = NULL;
+    int rc = 0;
+    if (!url || curl_url_set(url, CURLUPART_URL, c->server, 0) ||
+        curl_url_get(url, CURLUPART_HOST, &host, 0) ||
+        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT)) {
+        rc = alq_err_set(err, ALQ_EINVAL, "server %.200s is not an address", c->server);
+    } else {
+        kube->is_loopback = is_loopback_host(host);
+        if (c->tls_server_name && *c->tls_server_name && strcmp(c->tls_server_name, host)) {
+            connect_to = alq_str_printf("::%s:%s", host, port);
+            if (!connect_to || curl_url_set(url, CURLUPART_HOST, c->tls_server_name, 0) ||
+                curl_url_get(url, CURLUPART_URL, &whole, 0))
+                rc = alq_err_set(err, ALQ_EINVAL, "tls-server-name %.200s is not a host name",
+                                 c->tls_server_name);
+        }
+        url_base = rc ? NULL : strdup(whole ? whole : c->server);
+        if (!rc && !url_base)
+            rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    }
+    if (!rc) {
+        size_t len = strlen(url_base);
+        if (len && url_base[len - 1] == '/')
+            url_base[len - 1] = '\0';
+        free(kube->url_base);
+        free(kube->connect_to);
+        kube->url_base = alq_steal(&url_base);
+        kube->connect_to = alq_steal(&connect_to);
+    }
+    curl_free(host);
+    curl_free(port);
+    curl_free(whole);
+    curl_url_cleanup(url);
+    return rc;
+}
 
 static void refresh_credentials(struct alq_kube *kube, int is_forced)
 {
@@ -113,50 +170,12 @@ static void refresh_credentials(struct alq_kube *kube, int is_forced)
         return;
     }
     kube->is_refresh_broken = 0;
-    if (is_changed)
-        alq_info(NULL, "certificates of the API server connection changed");
-}
-
-static int is_loopback_host(const char *host)
-{
-    return !strcmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "[::1]");
-}
-
-/* Takes the server's address apart: what to verify may differ from where to connect. */
-static int place_server(struct alq_kube *kube, struct alq_err *err)
-{
-    const struct alq_credentials *c = &kube->credentials;
-    CURLU *url = curl_url();
-    char *host = NULL, *port = NULL, *whole = NULL;
-    int rc = 0;
-    if (!url || curl_url_set(url, CURLUPART_URL, c->server, 0) ||
-        curl_url_get(url, CURLUPART_HOST, &host, 0) ||
-        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT)) {
-        rc = alq_err_set(err, ALQ_EINVAL, "server %.200s is not an address", c->server);
-    } else {
-        kube->is_loopback = is_loopback_host(host);
-        if (c->tls_server_name && *c->tls_server_name && strcmp(c->tls_server_name, host)) {
-            alq_auto_free char *to = alq_str_printf("::%s:%s", host, port);
-            kube->connect_to = to ? curl_slist_append(NULL, to) : NULL;
-            if (!kube->connect_to || curl_url_set(url, CURLUPART_HOST, c->tls_server_name, 0) ||
-                curl_url_get(url, CURLUPART_URL, &whole, 0))
-                rc = alq_err_set(err, ALQ_EINVAL, "tls-server-name %.200s is not a host name",
-                                 c->tls_server_name);
-        }
-        kube->url_base = rc ? NULL : strdup(whole ? whole : c->server);
-        if (!rc && !kube->url_base)
-            rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    }
-    if (!rc) {
-        size_t len = strlen(kube->url_base);
-        if (len && kube->url_base[len - 1] == '/')
-            kube->url_base[len - 1] = '\0';
-    }
-    curl_free(host);
-    curl_free(port);
-    curl_free(whole);
-    curl_url_cleanup(url);
-    return rc;
+    if (!is_changed)
+        return;
+    alq_info(ALQ_LOG_KV({"server", kube->credentials.server}),
+             "the API server's address or certificates changed");
+    if (place_server(kube, &err))
+        alq_warn(NULL, "the old address stays: %s", err.text);
 }
 
 /* ---- one call -----------------------------------------------------------------------------------
@@ -167,6 +186,7 @@ static void call_free(struct alq_kube_call *call)
     if (call->easy)
         curl_easy_cleanup(call->easy);
     curl_slist_free_all(call->headers);
+    curl_slist_free_all(call->connect_to);
     if (call->deliver)
         event_free(call->deliver);
     alq_watch_free(call->watch);
@@ -271,7 +291,9 @@ static int call_start(struct alq_kube_call *call)
     if (call->easy)
         curl_easy_cleanup(call->easy);
     curl_slist_free_all(call->headers);
-    call->headers = NULL;
+    curl_slist_free_all(call->connect_to);
+    call->headers = call->connect_to = NULL;
+    call->started_ns = now_ns();
     call->len = 0;
     call->is_too_long = 0;
     call->reason[0] = '\0';
@@ -318,8 +340,16 @@ static int call_start(struct alq_kube_call *call)
         curl_easy_setopt(easy, CURLOPT_PROXY, c->proxy);
     else if (kube->is_loopback)
         curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* whatever the environment says */
-    if (kube->connect_to)
-        curl_easy_setopt(easy, CURLOPT_CONNECT_TO, kube->connect_to);
+    if (kube->connect_to) {
+        call->connect_to = curl_slist_append(NULL, kube->connect_to);
+        if (!call->connect_to)
+            return -1;
+        curl_easy_setopt(easy, CURLOPT_CONNECT_TO, call->connect_to);
+    }
+    if (call->watch) {
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
+    }
     set_tls(kube, easy);
     return curl_multi_add_handle(kube->multi, easy) == CURLM_OK ? 0 : -1;
 }
@@ -377,9 +407,7 @@ static int judge(struct alq_kube_call *call, CURLcode result, long status, json_
                        message        ? message
                        : status < 400 ? "a redirect, which is not followed"
                                       : "without a reason",
-                       status == 401 ? "; the credentials are not accepted, correct them (a token "
-                                       "written into a kubeconfig itself is read at start only)"
-                                     : "");
+                       status == 401 ? "; the credentials are not accepted, correct them" : "");
 }
 
 /* Parses what a watch has received. Returns whether the call is still there. */
@@ -436,6 +464,26 @@ static void finish_watch(struct alq_kube_call *call, CURLcode result, long statu
     call_free(call);
 }
 
+/* One side does not trust the other: perhaps our token, certificate or authority has rotated. */
+static int is_refusal_of_trust(CURLcode result, long status)
+{
+    return result == CURLE_OK
+               ? status == 401
+               : result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CONNECT_ERROR ||
+                     result == CURLE_SSL_CERTPROBLEM;
+}
+
+static void count(const struct alq_kube_call *call, long status)
+{
+    char code[16];
+    const char *verb = call->watch ? "WATCH" : call->method;
+    snprintf(code, sizeof(code), "%ld", status);
+    alq_metric_add(ALQ_METRIC_API_REQUESTS, 1, verb, code);
+    if (!call->watch)
+        alq_metric_observe(ALQ_METRIC_API_REQUEST_DURATION, now_ns() - call->started_ns, verb,
+                           NULL);
+}
+
 static void finish(struct alq_kube_call *call, CURLcode result)
 {
     struct alq_kube *kube = call->kube;
@@ -444,7 +492,7 @@ static void finish(struct alq_kube_call *call, CURLcode result)
     curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
 
-    if (result == CURLE_OK && status == 401 && !call->is_authorised_again) {
+    if (is_refusal_of_trust(result, status) && !call->is_authorised_again) {
         call->is_authorised_again = 1;
         refresh_credentials(kube, 1);
         curl_multi_remove_handle(kube->multi, call->easy);
@@ -455,6 +503,7 @@ static void finish(struct alq_kube_call *call, CURLcode result)
     call_unlink(call);
     if (result != CURLE_OK && !call->watch)
         status = 0;
+    count(call, status);
     kube->retry_after_ms =
         retry_after_s > 0 && retry_after_s < 3600 ? (long)retry_after_s * 1000 : 0;
     if (call->watch) {
@@ -623,7 +672,7 @@ void alq_kube_free(struct alq_kube *kube)
         event_free(kube->quiet);
     alq_credentials_free(&kube->credentials);
     free(kube->url_base);
-    curl_slist_free_all(kube->connect_to);
+    free(kube->connect_to);
     free(kube);
 }
 

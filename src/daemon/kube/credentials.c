@@ -271,9 +271,19 @@ int alq_credentials_parse(const char *text, size_t len, const char *dir, const c
     return rc;
 }
 
+static struct alq_file_version version_of(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return (struct alq_file_version){0};
+    return (struct alq_file_version){st.st_dev, st.st_ino, (uint64_t)st.st_size,
+                                     (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+}
+
 static int load_kubeconfig(const char *path, struct alq_credentials *c, struct alq_err *err)
 {
     struct alq_blob blob = {0};
+    struct alq_file_version version = version_of(path); /* before it is read: a change is noticed */
     int rc = read_file(path, &blob, err);
     if (rc)
         return err ? alq_err_wrap(err, "kubeconfig") : rc;
@@ -282,7 +292,9 @@ static int load_kubeconfig(const char *path, struct alq_credentials *c, struct a
         slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
     rc = dir ? alq_credentials_parse(blob.data, blob.len, dir, path, c, err) : out_of_memory(err);
     blob_clear(&blob);
-    return rc;
+    c->version = version;
+    c->kubeconfig = rc ? NULL : strdup(path);
+    return rc || c->kubeconfig ? rc : out_of_memory(err);
 }
 
 /* ---- service account ----------------------------------------------------------------------------
@@ -341,9 +353,43 @@ static int refresh_blob(const char *file, struct alq_blob *blob, int *is_changed
     return 0;
 }
 
+static int is_same_text(const char *a, const char *b)
+{
+    return !a || !b ? a == b : !strcmp(a, b);
+}
+
+static int is_same_blob(const struct alq_blob *a, const struct alq_blob *b)
+{
+    return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* Takes another kubeconfig's contents over. */
+static int reload(struct alq_credentials *c, int *is_changed, struct alq_err *err)
+{
+    struct alq_credentials fresh = {0};
+    int rc = load_kubeconfig(c->kubeconfig, &fresh, err);
+    if (rc) {
+        alq_credentials_free(&fresh);
+        return rc;
+    }
+    *is_changed = !is_same_text(c->server, fresh.server) || !is_same_text(c->proxy, fresh.proxy) ||
+                  !is_same_text(c->tls_server_name, fresh.tls_server_name) ||
+                  c->is_insecure != fresh.is_insecure || !is_same_blob(&c->ca, &fresh.ca) ||
+                  !is_same_blob(&c->certificate, &fresh.certificate) ||
+                  !is_same_blob(&c->key, &fresh.key);
+    alq_credentials_free(c);
+    *c = fresh;
+    return 0;
+}
+
 int alq_credentials_refresh(struct alq_credentials *c, int *is_changed, struct alq_err *err)
 {
     *is_changed = 0;
+    if (c->kubeconfig) {
+        struct alq_file_version now = version_of(c->kubeconfig);
+        if (memcmp(&now, &c->version, sizeof(now)) != 0)
+            return reload(c, is_changed, err);
+    }
     char *token = NULL;
     int rc = c->token_file ? read_token(c->token_file, &token, err) : 0;
     if (rc)
@@ -373,5 +419,6 @@ void alq_credentials_free(struct alq_credentials *c)
     free(c->ca_file);
     free(c->certificate_file);
     free(c->key_file);
+    free(c->kubeconfig);
     *c = (struct alq_credentials){0};
 }

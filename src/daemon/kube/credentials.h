@@ -8,6 +8,7 @@
 #define ALQ_DAEMON_KUBE_CREDENTIALS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -29,6 +30,12 @@ struct alq_credentials {
 
     char *token_file;                            /* NULL: token is fixed */
     char *ca_file, *certificate_file, *key_file; /* likewise */
+
+    char *kubeconfig; /* where all this was read; NULL: a service account */
+    struct alq_file_version {
+        uint64_t device, inode, size;
+        int64_t changed_ns;
+    } version; /* of the kubeconfig then */
 };
 
 /* path of the kubeconfig, or NULL for the service account in dir (ALQ_SERVICE_ACCOUNT_DIR) with
@@ -42,8 +49,8 @@ int alq_credentials_load(const char *kubeconfig, const char *service_account_dir
 int alq_credentials_parse(const char *text, size_t len, const char *dir, const char *what,
                           struct alq_credentials *c, struct alq_err *err);
 
-/* Reads the files again. *is_changed tells whether CA, certificate or key differ (the token alone
- * does not count). On an error the old contents stay. */
+/* Reads the files again, the kubeconfig too if it is another one than before. *is_changed tells
+ * whether anything but the token differs. On an error the old contents stay. */
 int alq_credentials_refresh(struct alq_credentials *c, int *is_changed, struct alq_err *err);
 
 void alq_credentials_free(struct alq_credentials *c);

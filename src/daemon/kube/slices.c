@@ -20,9 +20,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "daemon/findings.h"
 #include "daemon/kube/client.h"
 #include "daemon/kube/pool.h"
 #include "daemon/kube/slice.h"
+#include "daemon/kube/slice_check.h"
+#include "daemon/kube/slice_report.h"
+#include "daemon/monitor/metrics.h"
 
 #define SLICES_PATH "/apis/resource.k8s.io/v1/resourceslices"
 #define CALL_MS 15000
@@ -82,7 +86,7 @@ struct alq_slices {
     int is_slowed;
 
     int is_published;
-    char complaint[ALQ_ERR_TEXT_BYTES]; /* logged last, so that a lasting trouble is one line */
+    struct alq_slice_report report;
 };
 
 static void read_next(struct alq_slices *s);
@@ -110,6 +114,15 @@ static void wait_longer(struct backoff *b, long at_least_ms)
     evtimer_add(b->timer, &tv);
 }
 
+/* Waits for a moment within spread_s. */
+static void wait_spread(struct backoff *b, int64_t spread_s)
+{
+    long ms = (long)(random() % (spread_s * 1000 + 1));
+    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
+    b->is_waiting = 1;
+    evtimer_add(b->timer, &tv);
+}
+
 static void wait_over(struct backoff *b)
 {
     b->ms = BACKOFF_MIN_MS;
@@ -117,27 +130,11 @@ static void wait_over(struct backoff *b)
     event_del(b->timer);
 }
 
-/* Same but for numbers: libcurl puts times into its messages. */
-static int is_same_complaint(const char *a, const char *b)
+static void set_published(struct alq_slices *s, int is_published, size_t slices)
 {
-    for (;;) {
-        a += strspn(a, "0123456789");
-        b += strspn(b, "0123456789");
-        if (*a != *b)
-            return 0;
-        if (!*a)
-            return 1;
-        a++;
-        b++;
-    }
-}
-
-static void complain(struct alq_slices *s, enum alq_log_level level, const char *text)
-{
-    if (is_same_complaint(s->complaint, text))
-        return;
-    snprintf(s->complaint, sizeof(s->complaint), "%s", text);
-    alq_log(level, NULL, "%s", text);
+    s->is_published = is_published;
+    alq_metric_set(ALQ_METRIC_SLICES, is_published ? (int64_t)slices : 0, "confirmed", NULL);
+    alq_metric_set(ALQ_METRIC_SLICES, is_published ? 0 : (int64_t)slices, "pending", NULL);
 }
 
 /* ---- the picture of the server ------------------------------------------------------------------
@@ -265,7 +262,7 @@ static int put_list(struct alq_slices *s, const json_t *body, struct alq_err *er
 
 static void read_failed(struct alq_slices *s, const struct alq_err *err)
 {
-    complain(s, ALQ_LOG_WARN, err->text);
+    alq_slice_complain(&s->report, ALQ_LOG_WARN, err->text);
     wait_longer(&s->read_backoff, alq_kube_retry_after_ms(s->kube));
 }
 
@@ -351,7 +348,7 @@ static void on_watch_event(void *arg, const struct alq_watch_event *event)
             struct alq_err err = ALQ_ERR_INIT;
             alq_err_set(&err, ALQ_EAGAIN, "watching slices: %.300s",
                         message ? message : "error without a message");
-            complain(s, ALQ_LOG_WARN, err.text);
+            alq_slice_complain(&s->report, ALQ_LOG_WARN, err.text);
             s->watch_failures++;
         }
         if (event->is_expired || s->watch_failures >= WATCH_FAILURES_MAX)
@@ -376,7 +373,8 @@ static void on_watch_end(void *arg, int status, const struct alq_err *err)
 {
     struct alq_slices *s = arg;
     s->reading = NULL;
-    if (err && status == 0) {
+    int is_broken = err && status == 0;
+    if (is_broken) {
         /* The connection broke. Perhaps there is another server now, of a new version or with
          * another memory, to whom our resourceVersion lies in the future: such a watch is silent
          * for ever. So all is read anew. No complaint until that fails too. */
@@ -384,11 +382,15 @@ static void on_watch_end(void *arg, int status, const struct alq_err *err)
         s->server_minor = -1;
         s->is_listed = 0;
     } else if (err) {
-        complain(s, ALQ_LOG_WARN, err->text);
+        alq_slice_complain(&s->report, ALQ_LOG_WARN, err->text);
         s->watch_failures++;
     }
     if (s->watch_failures >= WATCH_FAILURES_MAX || (err && status == 410))
         s->is_listed = 0;
+    if (is_broken && s->cfg->start_spread_s) { /* that of every node did, perhaps */
+        wait_spread(&s->read_backoff, s->cfg->start_spread_s);
+        return;
+    }
     /* A stream that ends as soon as it begins must not become a busy loop. */
     if (err || now_ms() - s->watch_started_ms < 1000) {
         wait_longer(&s->read_backoff, alq_kube_retry_after_ms(s->kube));
@@ -454,7 +456,7 @@ static void on_node(void *arg, int status, json_t *body, const struct alq_err *e
     struct alq_slices *s = arg;
     s->node_call = NULL;
     if (err && status == 403) {
-        complain(s, ALQ_LOG_WARN, err->text);
+        alq_slice_complain(&s->report, ALQ_LOG_WARN, err->text);
         alq_warn(NULL, "slices get no owner, for want of the right to get nodes; they stay when "
                        "the node goes");
         s->node_uid[0] = '\0';
@@ -464,7 +466,7 @@ static void on_node(void *arg, int status, json_t *body, const struct alq_err *e
             alq_err_set(&why, ALQ_ENOENT,
                         "node %.128s is not known to the API server (yet); is --node-name right?",
                         s->cfg->node_name);
-        complain(s, ALQ_LOG_WARN, why.text);
+        alq_slice_complain(&s->report, ALQ_LOG_WARN, why.text);
         wait_longer(&s->node_backoff, alq_kube_retry_after_ms(s->kube));
         return;
     } else {
@@ -509,22 +511,19 @@ static void clear_action(struct alq_slices *s)
     s->action = (struct alq_pool_action){0};
 }
 
-/* Tells about fields that the server did not keep, once for each form. */
 static void check_dropped(struct alq_slices *s, const json_t *stored)
 {
-    char paths[300];
     const json_t *sent_devices = alq_json_at(s->action.body, "spec.devices");
     const json_t *stored_devices = alq_json_at(stored, "spec.devices");
-    if (!alq_pool_accept(&s->accepted, sent_devices, stored_devices))
-        return;
-    alq_slice_dropped(sent_devices, stored_devices, paths, sizeof(paths));
-    if (strstr(paths, "allowMultipleAllocations"))
-        alq_error(ALQ_LOG_KV({"dropped", paths}),
-                  "the API server drops allowMultipleAllocations: feature gate "
-                  "DRAConsumableCapacity is off, a GPU "
-                  "goes to one claim as a whole; turn it on in API server, scheduler and kubelet");
-    else
-        alq_warn(ALQ_LOG_KV({"dropped", paths}), "the API server does not store all of a slice");
+    int is_news = alq_pool_accept(&s->accepted, sent_devices, stored_devices);
+    if (is_news || !json_array_size(s->accepted.pairs))
+        alq_slice_report_dropped(&s->report, sent_devices, stored_devices);
+}
+
+static void refused(struct alq_slices *s, const struct alq_err *err)
+{
+    alq_slice_report_refused(&s->report, err);
+    wait_longer(&s->write_backoff, REFUSED_MS);
 }
 
 static void on_written(void *arg, int status, json_t *body, const struct alq_err *err)
@@ -543,6 +542,7 @@ static void on_written(void *arg, int status, json_t *body, const struct alq_err
             put_written(s, body);
             check_dropped(s, body);
         }
+        s->report.is_refused = 0;
         clear_action(s);
         wait_over(&s->write_backoff);
         sync_slices(s);
@@ -553,12 +553,11 @@ static void on_written(void *arg, int status, json_t *body, const struct alq_err
         json_object_del(s->observed, name); /* gone already */
         wait_longer(&s->write_backoff, 0);
     } else if (status == 400 || status == 422) {
-        complain(s, ALQ_LOG_ERROR, err->text);
-        wait_longer(&s->write_backoff, REFUSED_MS);
+        refused(s, err);
     } else {
         /* After a conflict our picture is old; without an answer the write may have been done. */
         if (status != 409)
-            complain(s, ALQ_LOG_WARN, err->text);
+            alq_slice_complain(&s->report, ALQ_LOG_WARN, err->text);
         wait_longer(&s->write_backoff, alq_kube_retry_after_ms(s->kube));
         if (status == 0 || status == 409 || status == 404)
             list_again(s);
@@ -595,6 +594,13 @@ static void write_action(struct alq_slices *s)
     static const char *const methods[] = {
         [ALQ_POOL_CREATE] = "POST", [ALQ_POOL_UPDATE] = "PUT", [ALQ_POOL_DELETE] = "DELETE"};
     struct alq_err err = ALQ_ERR_INIT;
+    if (s->action.verb != ALQ_POOL_DELETE &&
+        alq_slice_check(json_object_get(s->action.body, "spec"), s->server_minor, &err)) {
+        alq_err_wrap(&err, "a slice is not sent, for the API server would refuse it");
+        refused(s, &err);
+        clear_action(s);
+        return;
+    }
     alq_auto_free char *escaped = s->action.name ? alq_kube_escape(s->action.name) : NULL;
     alq_auto_free char *path =
         alq_str_printf(SLICES_PATH "%s%s", escaped ? "/" : "", escaped ? escaped : "");
@@ -620,7 +626,7 @@ static void log_published(struct alq_slices *s, const json_t *layout)
     snprintf(generation, sizeof(generation), "%" PRId64, s->generation_floor);
     alq_info(ALQ_LOG_KV({"devices", devices}, {"slices", slices}, {"generation", generation}),
              "slices are published");
-    s->complaint[0] = '\0';
+    s->report.complaint[0] = '\0';
 }
 
 /* Compares and starts the next write, if any. Called after everything that may have changed either
@@ -637,8 +643,8 @@ static void sync_slices(struct alq_slices *s)
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_pool_plan plan;
     alq_auto_json json_t *layout = alq_slice_layout(&s->devices, s->server_minor < 35, &err);
-    if (err.code)
-        complain(s, ALQ_LOG_WARN, err.text);
+    alq_slice_keep_valid(layout, s->server_minor, &err);
+    alq_slice_report_left_out(&s->report, &err);
     struct alq_pool_want want = want_of(s, layout);
     if (alq_pool_plan(&want, s->observed, &s->accepted, &plan, &err)) {
         wait_longer(&s->write_backoff, 0);
@@ -647,9 +653,9 @@ static void sync_slices(struct alq_slices *s)
     if (!plan.count) {
         if (!s->is_published)
             log_published(s, layout);
-        s->is_published = 1;
+        set_published(s, 1, json_array_size(layout));
     } else {
-        s->is_published = 0;
+        set_published(s, 0, json_array_size(layout));
         if (may_write(s)) {
             s->action = plan.actions[0];
             plan.actions[0] = (struct alq_pool_action){0};
@@ -672,7 +678,8 @@ static void on_write_timer(evutil_socket_t fd, short what, void *arg)
  */
 
 struct alq_slices *alq_slices_new(const struct alq_config *cfg, struct alq_kube *kube,
-                                  struct event_base *base, struct alq_err *err)
+                                  struct alq_events *events, struct event_base *base,
+                                  struct alq_err *err)
 {
     struct alq_slices *s = calloc(1, sizeof(*s));
     if (!s) {
@@ -681,6 +688,7 @@ struct alq_slices *alq_slices_new(const struct alq_config *cfg, struct alq_kube 
     }
     s->cfg = cfg;
     s->kube = kube;
+    s->report.events = events;
     s->server_minor = -1;
     s->writes_left = WRITES_BURST;
     s->refilled_ms = now_ms();
@@ -734,11 +742,22 @@ int alq_slices_set_devices(struct alq_slices *s, const struct alq_gpu_list *list
         memcpy(copy, list->gpus, list->count * sizeof(*copy));
     free(s->devices.gpus);
     s->devices = (struct alq_gpu_list){.gpus = copy, .count = list->count};
+    if (!s->has_devices && s->cfg->start_spread_s)
+        wait_spread(&s->read_backoff, s->cfg->start_spread_s);
     s->has_devices = 1;
     s->is_published = 0;
     read_next(s);
     sync_slices(s);
     return 0;
+}
+
+void alq_slices_tell(void *slices, struct alq_findings *findings)
+{
+    const struct alq_slices *s = slices;
+    if (s->is_published)
+        alq_findings_add(findings, "slices.published", ALQ_FINDING_OK, NULL,
+                         "the API server has the slices of this node's GPUs");
+    alq_slice_report_tell(&s->report, s->has_devices && !s->is_published, findings);
 }
 
 int alq_slices_is_published(const struct alq_slices *s)

@@ -12,18 +12,25 @@
 #include "daemon/domain.h"
 
 struct event_base;
+struct alq_events;
+struct alq_findings;
 struct alq_kube;
 struct alq_slices;
 
-/* Does nothing until alq_slices_set_devices. NULL when out of memory. */
+/* Does nothing until alq_slices_set_devices. What an operator must know goes to events (NULL: to
+ * nobody) as well as to the log. NULL when out of memory. */
 struct alq_slices *alq_slices_new(const struct alq_config *cfg, struct alq_kube *kube,
-                                  struct event_base *base, struct alq_err *err);
+                                  struct alq_events *events, struct event_base *base,
+                                  struct alq_err *err);
 void alq_slices_free(struct alq_slices *slices);
 
 /* The GPUs to publish from now on (copied; every name is set); count 0 publishes an empty pool: all
  * our slices go. */
 int alq_slices_set_devices(struct alq_slices *slices, const struct alq_gpu_list *list,
                            struct alq_err *err);
+
+/* A source of findings; slices is its arg. */
+void alq_slices_tell(void *slices, struct alq_findings *findings);
 
 /* Whether the server was last seen to hold exactly what should be there. */
 int alq_slices_is_published(const struct alq_slices *slices);

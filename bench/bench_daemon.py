@@ -14,12 +14,13 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "integration"))
-from daemon_world import World, result  # noqa: E402
+from daemon_world import World, result, wait_for  # noqa: E402
 from kubelet_peer import Peer  # noqa: E402
 
 CLAIMS = 1000
 PARALLEL = 110
 STARTS = 5
+IDLE_S = 20
 QUIET_S = 3  # before memory is read: a second after the last answer the daemon gives back what a burst took
 
 
@@ -53,6 +54,14 @@ def starts(world):
         if i + 1 < STARTS:
             world.stop()
     return out
+
+
+def idle_requests_per_hour(world):
+    """Of a daemon with all its claims: what it asks of the API server in IDLE_S, but for the watch."""
+    world.http.request_log = []
+    time.sleep(IDLE_S)
+    asked = [r for r in world.http.request_log if "watch=true" not in r["path"]]
+    return len(asked) * 3600 / IDLE_S
 
 
 def claims(world, prefix, count):
@@ -122,15 +131,18 @@ def main():
         mark = len(world.said())
         for claim in claims(world, "c", CLAIMS):
             prepare(peer, claim)
+        wait_for("the claims' statuses", lambda: not world.unwritten(), 120)
         time.sleep(QUIET_S)
         memory = rss_kib(world.daemon.pid)
         lines = re.findall(r"prepared .*took_us=(\d+) api_us=(\d+)", world.said()[mark:])
         own = [int(took) - int(api) for took, api in lines]
         if len(own) != CLAIMS:
             raise RuntimeError(f"{len(own)} log lines of {CLAIMS}")
+        idle = idle_requests_per_hour(world)
         peer.close()
         print(json.dumps([
             entry("daemon.rss_kib", "KiB", memory, memory, 16384),
+            entry("daemon.idle_requests_per_hour", "1/h", idle, idle, None),
             entry("daemon.start_to_registered_ms", "ms", min(started), statistics.median(started), 100),
             entry("daemon.prepare_us.p50", "us", min(own), percentile(own, 0.5), 1000),
             entry("daemon.prepare_us.p99", "us", min(own), percentile(own, 0.99), None),

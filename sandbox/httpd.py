@@ -465,7 +465,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _check_client(self):
         """Ends the request when the client is gone: it says nothing while it reads a stream."""
-        if self.request.pending() or select.select([self.request], [], [], 0)[0]:
+        poll = select.poll()  # select() takes no descriptor above 1023
+        poll.register(self.request, select.POLLIN)
+        if self.request.pending() or poll.poll(0):
             raise _Closed
 
     def _create(self, res, namespace, name, sub):

@@ -206,6 +206,12 @@ class World:
         self.api.store.put(CLAIMS.internal, namespace, name, obj)
         return namespace, name, uid
 
+    def unwritten(self):
+        """Claims of ours that are prepared and do not say so."""
+        return [c["metadata"]["name"] for c in self.api.store.all(CLAIMS.internal)
+                if os.path.exists(self.path("state", "claims", f"{c['metadata']['uid']}.record")) and
+                not c["status"].get("devices")]
+
     def delete_claim(self, claim):
         self.api.store.delete(CLAIMS.internal, claim[0], claim[1])
 

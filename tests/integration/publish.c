@@ -104,6 +104,7 @@ int main(int argc, char **argv)
                              .start_spread_s = argc > 3 ? atoi(argv[3]) : 0,
                              .node_name = argv[2],
                              .kubeconfig = strcmp(argv[1], "-") ? argv[1] : NULL};
+    srandom((unsigned)getpid()); /* as main.c does, lest all wait alike */
     alq_log_init(ALQ_LOG_DEBUG, ALQ_LOG_TEXT, 2);
     base = event_base_new();
     kube = alq_kube_new(&cfg, base, &err);

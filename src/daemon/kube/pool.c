@@ -206,6 +206,12 @@ static void look(struct view *v, const json_t *observed)
     v->highest = alq_pool_generation(v->want, observed);
 }
 
+/* Somebody may have put the last number there. */
+static int64_t after(int64_t generation)
+{
+    return generation < INT64_MAX ? generation + 1 : generation;
+}
+
 /* The generation at which the pool is to be complete. */
 static int64_t choose_generation(const struct view *v)
 {
@@ -214,7 +220,7 @@ static int64_t choose_generation(const struct view *v)
     int is_number_kept = 1;
 
     if (!v->highest)
-        return v->want->generation_floor + 1;
+        return after(v->want->generation_floor);
     for (size_t i = 0; i < v->match_count; i++) {
         const struct match *m = &v->matches[i];
         if (!m->slice) {
@@ -231,11 +237,11 @@ static int64_t choose_generation(const struct view *v)
          * are about to add. */
         if (is_in_pool(v->want, v->strays[i]) &&
             number_at(v->strays[i], "spec.pool.generation") == v->highest && (missing || older))
-            return v->highest + 1;
+            return after(v->highest);
     }
     if (is_number_kept && (wrong_now == 0 || (wrong_now == 1 && !missing && !older)))
         return v->highest;
-    return v->highest + 1;
+    return after(v->highest);
 }
 
 /* ---- actions ------------------------------------------------------------------------------------

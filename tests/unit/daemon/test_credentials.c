@@ -194,6 +194,45 @@ static void load_names_a_missing_kubeconfig(void **state)
     alq_credentials_free(&c);
 }
 
+static void put_kubeconfig(const char *server, const char *token)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "current-context: c\n"
+             "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+             "clusters: [{name: k, cluster: {server: '%s'}}]\n"
+             "users: [{name: u, user: {token: %s}}]\n",
+             server, token);
+    put("kubeconfig", text);
+}
+
+static void refresh_reads_a_kubeconfig_that_has_changed(void **state)
+{
+    char path[256];
+    struct alq_credentials c;
+    struct alq_err err = ALQ_ERR_INIT;
+    int is_changed;
+    (void)state;
+    snprintf(path, sizeof(path), "%s/kubeconfig", dir);
+    put_kubeconfig("https://a:1", "first");
+    assert_int_equal(alq_credentials_load(path, NULL, &c, &err), 0);
+    put_kubeconfig("https://a:1", "second");
+    assert_int_equal(alq_credentials_refresh(&c, &is_changed, &err), 0);
+    assert_string_equal(c.token, "second");
+    assert_false(is_changed);
+    put_kubeconfig("https://b:1", "second");
+    assert_int_equal(alq_credentials_refresh(&c, &is_changed, &err), 0);
+    assert_string_equal(c.server, "https://b:1");
+    assert_true(is_changed);
+    put("kubeconfig", "current-context: [");
+    assert_int_equal(alq_credentials_refresh(&c, &is_changed, &err), ALQ_EINVAL);
+    assert_string_equal(c.server, "https://b:1");
+    put_kubeconfig("https://b:1", "third");
+    assert_int_equal(alq_credentials_refresh(&c, &is_changed, NULL), 0);
+    assert_string_equal(c.token, "third");
+    alq_credentials_free(&c);
+}
+
 static void refresh_sees_rotation_and_keeps_the_old_on_failure(void **state)
 {
     (void)state;
@@ -231,6 +270,7 @@ int main(void)
         ROW(parse_refuses_tokens_that_would_break_a_header),
         ROW(load_of_a_service_account_takes_host_port_and_files),
         ROW(load_names_a_missing_kubeconfig),
+        ROW(refresh_reads_a_kubeconfig_that_has_changed),
         ROW(refresh_sees_rotation_and_keeps_the_old_on_failure),
     };
 #undef ROW

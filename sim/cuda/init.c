@@ -6,7 +6,9 @@
 #include "cuda/driver.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +183,23 @@ static CUresult init_locked(void)
     return CUDA_SUCCESS;
 }
 
+/*
+ * The tool that CUDA_INJECTION64_PATH names (a profiler): loaded and called by the first cuInit
+ * that succeeds, before that returns. It calls the driver itself, so no lock is held. One that
+ * cannot be loaded leaves the program as it is.
+ */
+static void inject(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    if (!path || !*path || atomic_flag_test_and_set(&done))
+        return;
+    void *tool = dlopen(path, RTLD_NOW);
+    int (*start)(void) = tool ? (int (*)(void))dlsym(tool, "InitializeInjection") : NULL;
+    if (start)
+        start();
+}
+
 CUresult cuInit(unsigned int flags)
 {
     CUresult rc;
@@ -189,6 +208,8 @@ CUresult cuInit(unsigned int flags)
     pthread_mutex_lock(&driver_lock);
     rc = init_locked();
     pthread_mutex_unlock(&driver_lock);
+    if (rc == CUDA_SUCCESS)
+        inject();
     return rc;
 }
 

@@ -2,13 +2,15 @@
 /*
  * doors_client WAY PLUGIN...: loads plugins and tries the driver through them, for test_doors.py.
  *   local, global, lazy, deepbind: opened so; "lazy" opens libcuda globally and lazily before, as
- *   cgo's go-nvml does. inject: InitializeInjection first. views: RTLD_NEXT and RTLD_DEFAULT of two
+ *   cgo's go-nvml does. tool: cuInit and a range as NVTX's header makes one, where the environment
+ *   may name tools. views: RTLD_NEXT and RTLD_DEFAULT of two
  *   libraries ("": loaded already) from eight threads. names: lookups that are not the driver's.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef int try_fn(void);
@@ -82,10 +84,45 @@ static int names(const char *file)
     return 0;
 }
 
+/* What nvToolsExt.h does at the first range: the tool fills the table of functions. */
+typedef int push_fn(const char *);
+
+static push_fn *push;
+
+static push_fn **table(unsigned id)
+{
+    return id == 1 ? &push : NULL;
+}
+
+static void begin_range(const char *name)
+{
+    const char *path = getenv("NVTX_INJECTION64_PATH");
+    void *tool = path ? open_or_die(path, RTLD_LAZY) : NULL;
+    int (*start)(push_fn * *(*)(unsigned)) = NULL;
+    if (tool)
+        start = (int (*)(push_fn * *(*)(unsigned))) dlsym(tool, "InitializeInjectionNvtx2");
+    if (start && start(table) == 1 && push)
+        push(name);
+}
+
+static int with_tools(void)
+{
+    void *driver = open_or_die("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
+    if (!init)
+        return 3;
+    begin_range("range");
+    printf("init %d\n", init(0));
+    printf("again %d\n", init(0));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";
     int mode = RTLD_NOW | RTLD_LOCAL;
+    if (!strcmp(way, "tool"))
+        return with_tools();
     if (argc < 3)
         return 3;
     if (!strcmp(way, "views"))
@@ -104,10 +141,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         void *handle = open_or_die(argv[i], mode);
         try_fn *try_it = handle ? (try_fn *)dlsym(handle, "try_it") : NULL;
-        try_fn *inject = handle ? (try_fn *)dlsym(handle, "InitializeInjection") : NULL;
-        if (!try_it || !inject)
-            return 3;
-        if (!strcmp(way, "inject") && inject() != 1)
+        if (!try_it)
             return 3;
         printf("%d\n", try_it());
         fflush(stdout);

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "aliquot/cuda_abi.h"
 
@@ -82,8 +83,32 @@ int try_it(void)
 #endif
 }
 
-/* A tool that the driver loads by CUDA_INJECTION64_PATH. */
+/* As a tool: what it gets of the driver from inside a call of the program it has been put into. */
+static void report(const char *tool)
+{
+    printf("%s %d\n", tool, try_it());
+    fflush(stdout);
+}
+
+/* A profiler that the driver loads in cuInit, by CUDA_INJECTION64_PATH. */
 int InitializeInjection(void)
 {
+    report("profiler");
+    return 1;
+}
+
+/* A tool that the NVTX header in a program loads at the first range, by NVTX_INJECTION64_PATH. It
+ * puts its functions into the tables that the header shows it. */
+static int push(const char *name)
+{
+    report(name);
+    return 0;
+}
+
+typedef int push_fn(const char *);
+
+int InitializeInjectionNvtx2(push_fn **(*table)(unsigned id))
+{
+    *table(1) = push;
     return 1;
 }

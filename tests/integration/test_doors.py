@@ -102,9 +102,27 @@ class Ways(DoorCase):
                    "c.cuCtxCreate_v2(ctypes.byref(x), 0, 0); print(c.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(2 << 30)))")
         self.check("ctypes", "python", command=["/usr/bin/python3", "-I", "-c", program])
 
-    def test_tool_injected_by_the_driver(self):
-        self.check("inject", "procaddr")
-        self.check("inject", "open")
+    def assertToolIsLimited(self, said, **variables):
+        """`said`: what a tool says of its own attempt, to be filled in with the result."""
+        for preload, result in (((), 0), (("{dir}/lib/libvgpu.so",), OUT_OF_MEMORY)):
+            done = self.run_it("tool", preload=preload, **variables)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout, said.format(result=result))
+
+    def test_profiler_that_the_driver_loads_in_cuinit(self):
+        """It calls the driver while cuInit is on its way through the library."""
+        for plugin in ("procaddr", "open", "linked", "default"):
+            self.assertToolIsLimited("profiler {result}\ninit 0\nagain 0\n", CUDA_INJECTION64_PATH=str(STATE["dir"] / f"{plugin}.so"))
+        self.assertToolIsLimited("init 0\nagain 0\n", CUDA_INJECTION64_PATH="/nonexistent.so")
+
+    def test_tool_that_nvtx_loads_before_cuinit(self):
+        for plugin in ("procaddr", "open", "linked"):
+            self.assertToolIsLimited("range {result}\ninit 0\nagain 0\n", NVTX_INJECTION64_PATH=str(STATE["dir"] / f"{plugin}.so"))
+
+    def test_both_tools_in_one_program(self):
+        path = str(STATE["dir"] / "open.so")
+        done = self.run_it("tool", CUDA_INJECTION64_PATH=path, NVTX_INJECTION64_PATH=path)
+        self.assertEqual(done.stdout.split(), ["profiler", "2", "range", "2", "init", "0", "again", "0"], done.stderr)
 
     def test_second_driver_in_a_process_is_not_limited_as_limits_md_says(self):
         """A libcuda in a namespace of its own, or one that calls itself otherwise, is not this process's driver."""

@@ -62,6 +62,11 @@ def tearDownModule():
         shutil.rmtree(STATE["dir"], ignore_errors=True)
 
 
+def waited_ns(pid):
+    """For how long the process's threads have been ready to run without a processor to run on."""
+    return sum(int(path.read_text().split()[1]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
 def busy_ns():
     """Per group, and the simulator's clock."""
     out = subprocess.run([SIMCTL, "--socket", STATE["dir"] / "simgpud.sock", "oracle"], check=True, capture_output=True)
@@ -126,10 +131,14 @@ class GateTest(unittest.TestCase):
         for process in processes:
             process.stdin.write("go\n")
             process.stdin.flush()
+        pids = [STATE["simgpud"].pid, *(process.pid for process in processes)]
         time.sleep(SETTLE_S)
         from_ns, before = busy_ns()
+        waited = [waited_ns(pid) for pid in pids]
         time.sleep(SECONDS - SETTLE_S - 0.3)
         to_ns, after = busy_ns()
+        waited = [waited_ns(pid) - ns for pid, ns in zip(pids, waited)]
+        self.lacked = min(1.0, (waited[0] + max(waited[1:])) / (to_ns - from_ns))
         launches = []
         for process in processes:
             launches.append(int(process.stdout.readline()))
@@ -137,7 +146,10 @@ class GateTest(unittest.TestCase):
         return {g: 100.0 * (after[g] - before.get(g, 0)) / (to_ns - from_ns) for g in after}, launches
 
     def assert_share(self, busy, share, pct):
-        self.assertLess(abs(busy[share.name] - pct), POINTS, f"{share.name}: {busy[share.name]:.2f} of {pct} percent")
+        """Never more; and no less than a program can use up that lacked a processor for a part of the time."""
+        said = f"{share.name}: {busy[share.name]:.2f} of {pct} percent, {100 * self.lacked:.0f} percent of the time without a processor"
+        self.assertLess(busy[share.name], pct + POINTS, said)
+        self.assertGreater(busy[share.name], pct * (1 - self.lacked) - POINTS, said)
 
     def test_kernels_of_several_lengths_are_held(self):
         for us in (20, 500, 10000):
@@ -148,7 +160,8 @@ class GateTest(unittest.TestCase):
                 counters = share.counters()
                 self.assertGreaterEqual(launches[0], counters["launches"])
                 self.assertGreater(counters["launches"], launches[0] * 0.9)
-                self.assertGreater(counters["throttled_ns"], 0.1e9)  # a slow machine waits for 20 us kernels all the same
+                if self.lacked < 0.1:
+                    self.assertGreater(counters["throttled_ns"], 0.1e9)
 
     def test_graph_launches_are_held(self):
         share = Share(self, "graph", 30)
@@ -177,7 +190,7 @@ class GateTest(unittest.TestCase):
             with self.subTest(name=name):
                 share = Share(self, name, pct, policy)
                 busy, _ = self.run_all([self.start(share, 5000, sync_every=8)])
-                self.assertGreater(busy[share.name], 85)
+                self.assertGreater(busy[share.name], 85 * (1 - self.lacked))
                 self.assertEqual(share.counters()["throttled_ns"], 0)
 
     def test_limit_changed_in_the_running_process_acts(self):

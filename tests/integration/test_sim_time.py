@@ -68,6 +68,7 @@ class Sharing(TimeTest):
             p.stdout.readline()
             got = self.machine.python(BUSY + """
 a, b, ms = event(), event(), C.c_float()
+check(launch(10000))  # while it runs the rest is queued, so that nothing lies between the event and the kernel after it
 check(cu.cuEventRecord(a, None)); check(launch(20000)); check(cu.cuEventRecord(b, None))
 early = cu.cuEventQuery(b); check(cu.cuEventSynchronize(b)); check(cu.cuEventElapsedTime(C.byref(ms), a, b))
 print(json.dumps([early, ms.value]))

@@ -14,20 +14,43 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+/* The whole of what NVML counts by version 1's structure; protected memory of confidential
+ * computing is that, too. */
+#define MEMORY_V1(name)                                                                            \
+    ALQ_HOOK nvmlReturn_t name(nvmlDevice_t device, nvmlMemory_t *memory)                          \
+    {                                                                                              \
+        struct alq_room room;                                                                      \
+        struct alq_nvml_shares s;                                                                  \
+        if (!alq_real(ALQ_NVML_##name))                                                            \
+            return alq_nvml_absent(ALQ_NVML_##name);                                               \
+        nvmlReturn_t result = ALQ_CALL_NVML(name, device, memory);                                 \
+        if (result != NVML_SUCCESS || !memory || !alq_core_is_on() ||                              \
+            !alq_nvml_shares_of(device, &s))                                                       \
+            return result;                                                                         \
+        alq_room_of(s.share, s.count, &room);                                                      \
+        memory->total = min_u64(memory->total, room.limit_bytes);                                  \
+        memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);             \
+        memory->used = memory->total - memory->free;                                               \
+        return result;                                                                             \
+    }
+
+MEMORY_V1(nvmlDeviceGetMemoryInfo)
+MEMORY_V1(nvmlDeviceGetConfComputeProtectedMemoryUsage)
+
+ALQ_HOOK nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device,
+                                                          nvmlConfComputeMemSizeInfo_t *size)
 {
-    struct alq_room room;
     struct alq_nvml_shares s;
 
-    if (!alq_real(ALQ_NVML_nvmlDeviceGetMemoryInfo))
-        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetMemoryInfo);
-    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetMemoryInfo, device, memory);
-    if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetConfComputeMemSizeInfo))
+        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetConfComputeMemSizeInfo);
+    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetConfComputeMemSizeInfo, device, size);
+    if (result != NVML_SUCCESS || !size || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
         return result;
-    alq_room_of(s.share, s.count, &room);
-    memory->total = min_u64(memory->total, room.limit_bytes);
-    memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
-    memory->used = memory->total - memory->free;
+    uint64_t limit_kib = alq_shares_limit_bytes(s.share, s.count) / 1024;
+    size->protectedMemSizeKib = min_u64(size->protectedMemSizeKib, limit_kib);
+    size->unprotectedMemSizeKib =
+        min_u64(size->unprotectedMemSizeKib, limit_kib - size->protectedMemSizeKib);
     return result;
 }
 

@@ -40,6 +40,24 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
     return result;
 }
 
+ALQ_HOOK nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device,
+                                                      nvmlGpuDynamicPstatesInfo_t *info)
+{
+    struct alq_nvml_shares s;
+    uint32_t pct;
+
+    if (!alq_real(ALQ_NVML_nvmlDeviceGetDynamicPstatesInfo))
+        return alq_nvml_absent(ALQ_NVML_nvmlDeviceGetDynamicPstatesInfo);
+    nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetDynamicPstatesInfo, device, info);
+    if (result != NVML_SUCCESS || !info || !is_shared(device, &s, &pct))
+        return result;
+    unsigned int *gpu = &info->utilization[NVML_GPU_UTILIZATION_DOMAIN_GPU].percentage;
+    unsigned int *memory = &info->utilization[NVML_GPU_UTILIZATION_DOMAIN_FB].percentage;
+    *memory = memory_part(*memory, *gpu, pct);
+    *gpu = pct;
+    return result;
+}
+
 /* The newest sample alone is kept: of the share's past no more than that is known. */
 ALQ_HOOK nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
                                            unsigned long long since_us, nvmlValueType_t *value_type,

@@ -24,12 +24,14 @@
 #include "daemon/admin/admin.h"
 #include "daemon/clock.h"
 #include "daemon/config.h"
+#include "daemon/devices/control.h"
 #include "daemon/grpc/server.h"
 #include "daemon/kube/events.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/health.h"
 #include "daemon/kubelet/registration.h"
+#include "daemon/kubelet/rival.h"
 #include "daemon/kubelet/sockets.h"
 #include "daemon/monitor/monitor.h"
 #include "daemon/node.h"
@@ -70,6 +72,7 @@ struct daemon {
     struct alq_node *node;
     struct alq_nvml *nvml;
     struct alq_monitor *monitor;
+    struct alq_devices_control devices_control;
     struct alq_dra *dra;
     struct alq_health *health;
     struct alq_grpc_method methods[8]; /* of both */
@@ -429,6 +432,9 @@ static int open_socket(struct daemon *d, struct alq_err *err)
     if (rc)
         return rc;
     alq_sockets_sweep(&d->cfg);
+    rc = alq_rival_check(&d->cfg, err);
+    if (rc)
+        return rc;
     d->registration =
         alq_registration_new(d->cfg.driver_name, d->sockets.dra, on_registered, d, err);
     if (!d->registration)
@@ -453,6 +459,10 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
     d->nvml = alq_nvml_start(d->base, &d->cfg, &calls, err);
     if (!d->nvml)
         return err->code;
+    d->devices_control = (struct alq_devices_control){alq_node_devices(d->node), d->nvml};
+    rc = alq_devices_control_open(&d->devices_control, d->admin, err);
+    if (rc)
+        return rc;
     if (!alq_succession_is_holder(d->succession)) {
         alq_info(NULL, "another instance has the node's state; it is asked for it when the kubelet "
                        "has registered this one");

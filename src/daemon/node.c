@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "daemon/clock.h"
 #include "daemon/devices/devices.h"
+#include "daemon/devices/report.h"
 #include "daemon/findings.h"
 #include "daemon/kube/claim_status.h"
 #include "daemon/kube/events.h"
@@ -117,14 +118,7 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
 {
     struct alq_node *n = arg;
     struct alq_err why = ALQ_ERR_INIT;
-    if (err)
-        alq_warn(NULL, "no GPUs are published: %s", err->text);
-    else
-        alq_info(NULL, "%zu GPUs", list->count);
-    for (size_t i = 0; i < list->count; i++)
-        alq_info(ALQ_LOG_KV({"device", list->gpus[i].name}, {"uuid", list->gpus[i].uuid},
-                            {"product", list->gpus[i].product_name}),
-                 "GPU");
+    alq_report_devices(list, err);
     alq_prepare_set_gpus(n->prepare, list, err);
     alq_health_set_gpus(n->parts.health, list, err);
     alq_monitor_set_gpus(n->parts.monitor, list);
@@ -135,25 +129,14 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
 static void on_fault(void *arg, const char *uuid, const char *name, enum alq_fault_kind kind,
                      const struct alq_fault *fault)
 {
-    (void)arg;
-    (void)kind;
-    if (fault->effect == ALQ_FAULT_NONE)
-        alq_info(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU is well again: %s",
-                 fault->reason);
-    else if (fault->effect == ALQ_FAULT_NOTICE)
-        alq_warn(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU: %s", fault->reason);
-    else
-        alq_error(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU takes no new claims: %s",
-                  fault->reason);
+    struct alq_node *n = arg;
+    alq_report_fault(n->parts.events, uuid, name, kind, fault);
 }
 
 static void on_left_out(void *arg, const struct alq_left_out *out)
 {
-    char index[16];
-    (void)arg;
-    snprintf(index, sizeof(index), "%u", out->index);
-    alq_warn(ALQ_LOG_KV({"index", index}, {"uuid", out->uuid}), "GPU is not offered: %s",
-             out->reason);
+    struct alq_node *n = arg;
+    alq_report_left_out(n->parts.events, out);
 }
 
 void alq_node_read(struct alq_node *n, const struct alq_nvml_reading *reading)
@@ -164,6 +147,11 @@ void alq_node_read(struct alq_node *n, const struct alq_nvml_reading *reading)
 void alq_node_happened(struct alq_node *n, const struct alq_gpu_event *event)
 {
     alq_devices_happened(n->devices, event);
+}
+
+struct alq_devices *alq_node_devices(struct alq_node *n)
+{
+    return n->devices;
 }
 
 /* ---- open -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "daemon/config.h"
 #include "daemon/domain.h"
 
+struct alq_devices;
 struct alq_dra;
 struct alq_events;
 struct alq_findings;
@@ -54,6 +55,9 @@ void alq_node_close(struct alq_node *node, const char *why, void (*closed)(void 
  * comes while closed is not. */
 void alq_node_read(struct alq_node *node, const struct alq_nvml_reading *reading);
 void alq_node_happened(struct alq_node *node, const struct alq_gpu_event *event);
+
+/* For what looks at the GPUs, or changes how they are judged. */
+struct alq_devices *alq_node_devices(struct alq_node *node);
 
 /* Whether the state is open, and whether the API server is known to have the slices of now. */
 int alq_node_is_open(const struct alq_node *node);

@@ -95,6 +95,9 @@ static void begin(struct alq_faults *f, struct device *d, enum alq_fault_kind ki
     struct state *s = &d->states[kind];
     if (effect < s->fault.effect)
         return;
+    /* What the driver asked for before is not about this. */
+    if (effect == ALQ_FAULT_UNFIT && kind != ALQ_FAULT_RECOVERY && d->calm_s)
+        d->calm_s = now_s;
     if (effect == ALQ_FAULT_UNFIT && !is_unfit(d)) {
         if (d->ended_s && now_s - d->ended_s < RELAPSE_HOLDS * hold(f, d))
             d->relapses += d->relapses < HOLD_DOUBLINGS_MAX;
@@ -205,8 +208,6 @@ void alq_faults_event(struct alq_faults *f, const struct alq_gpu_event *event, i
     d = device_get(f, event->uuid);
     if (!d)
         return;
-    /* No action that was read before this event is about it. */
-    d->calm_s = d->calm_s ? now_s : 0;
     if (event->kind == ALQ_FAULT_ECC) {
         begin(f, d, ALQ_FAULT_ECC, ALQ_FAULT_UNFIT, "double-bit",
               "double-bit ECC error; it needs a reset", now_s);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -12,6 +13,8 @@
 
 #define MIB (1024 * 1024)
 #define ATTRIBUTE_BYTES_MAX 64 /* strings and versions */
+#define ONE_SLICE_MINOR 35     /* before, the scheduler looks at a slice's first device only */
+#define EFFECT_NONE_MINOR 35
 
 /* At most 64 bytes, cut before a character rather than within one. Empty texts make no attribute.
  */
@@ -39,7 +42,52 @@ static json_t *capacity(const char *all, const char *min, const char *step)
                      all, "validRange", "min", min, "max", all, "step", step);
 }
 
-int alq_slice_device(const struct alq_gpu *gpu, json_t **device, struct alq_err *err)
+/* The time is ours, not the server's, so that writing the same taint again changes nothing. */
+static json_t *taint(const char *driver, const char *name, const struct alq_fault *fault)
+{
+    char key[128], since[32] = "";
+    struct tm tm;
+    time_t t = (time_t)fault->since_s;
+    snprintf(key, sizeof(key), "%s/%s", driver, name);
+    if (gmtime_r(&t, &tm))
+        strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    json_t *value =
+        json_pack("{s:s, s:s, s:s}", "key", key, "effect",
+                  fault->effect == ALQ_FAULT_UNFIT ? "NoSchedule" : "None", "timeAdded", since);
+    if (fault->value[0])
+        json_object_set_new(value, "value", json_string(fault->value));
+    return value;
+}
+
+static void add_taints(json_t *device, const struct alq_gpu *gpu,
+                       const struct alq_slice_server *server)
+{
+    static const char *const names[ALQ_FAULT_KINDS] = {
+        [ALQ_FAULT_XID] = "xid",
+        [ALQ_FAULT_ECC] = "ecc",
+        [ALQ_FAULT_RECOVERY] = "recovery-action",
+        [ALQ_FAULT_HANG] = "unresponsive",
+    };
+    json_t *taints = json_array();
+    for (int i = 0; i < ALQ_FAULT_KINDS && !server->is_without_taints; i++) {
+        const struct alq_fault *fault = &gpu->faults[i];
+        if (fault->effect == ALQ_FAULT_UNFIT ||
+            (fault->effect == ALQ_FAULT_NOTICE && server->minor >= EFFECT_NONE_MINOR))
+            json_array_append_new(taints, taint(server->driver, names[i], fault));
+    }
+    if (json_array_size(taints))
+        json_object_set(device, "taints", taints);
+    json_decref(taints);
+}
+
+static int is_unfit(const struct alq_gpu *gpu)
+{
+    const struct alq_fault *fault = alq_gpu_fault(gpu);
+    return fault && fault->effect == ALQ_FAULT_UNFIT;
+}
+
+int alq_slice_device(const struct alq_gpu *gpu, const struct alq_slice_server *server,
+                     json_t **device, struct alq_err *err)
 {
     char memory[ALQ_QUANTITY_TEXT_BYTES];
     uint64_t bytes = gpu->memory_promisable_bytes / MIB * MIB;
@@ -71,23 +119,29 @@ int alq_slice_device(const struct alq_gpu *gpu, json_t **device, struct alq_err 
     *device = json_pack("{s:s, s:o, s:b, s:{s:o, s:o}}", "name", gpu->name, "attributes",
                         attributes, "allowMultipleAllocations", 1, "capacity", "cores",
                         capacity("100", "0", "1"), "memory", capacity(memory, "1Mi", "1Mi"));
-    return *device ? 0
-                   : alq_err_set(err, ALQ_ENOMEM,
-                                 "out of memory, or gpu %s is not described in UTF-8", gpu->uuid);
+    if (!*device)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory, or gpu %s is not described in UTF-8",
+                           gpu->uuid);
+    add_taints(*device, gpu, server);
+    return 0;
 }
 
-json_t *alq_slice_layout(const struct alq_gpu_list *list, int is_one_per_slice, struct alq_err *err)
+json_t *alq_slice_layout(const struct alq_gpu_list *list, const struct alq_slice_server *server,
+                         struct alq_err *err)
 {
     json_t *layout = json_array(), *slice = NULL;
     for (size_t i = 0; i < list->count; i++) {
         struct alq_err why = ALQ_ERR_INIT;
         json_t *device = NULL;
-        if (alq_slice_device(&list->gpus[i], &device, &why)) {
+        if (server->is_without_taints && is_unfit(&list->gpus[i]))
+            continue;
+        if (alq_slice_device(&list->gpus[i], server, &device, &why)) {
             if (err && !err->code)
                 *err = why;
             continue;
         }
-        if (!slice || is_one_per_slice || json_array_size(slice) == ALQ_SLICE_DEVICES_MAX) {
+        if (!slice || server->minor < ONE_SLICE_MINOR ||
+            json_array_size(slice) == ALQ_SLICE_DEVICES_MAX) {
             slice = json_array();
             json_array_append_new(layout, slice);
         }

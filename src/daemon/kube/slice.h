@@ -12,19 +12,28 @@
 #include "base/err.h"
 #include "daemon/domain.h"
 
-#define ALQ_SLICE_DEVICES_MAX 128 /* API server's limit for a slice */
+#define ALQ_SLICE_DEVICES_MAX 64 /* API server's limit for a slice whose devices have taints */
 
-/* The device of a GPU: name, attributes, capacity. New reference; ALQ_EINVAL when the GPU cannot be
- * described as the API server wants it (no memory left to promise). */
-int alq_slice_device(const struct alq_gpu *gpu, json_t **device, struct alq_err *err);
+/* What the API server takes. */
+struct alq_slice_server {
+    const char *driver;    /* domain of our taints */
+    int minor;             /* of Kubernetes 1.x */
+    int is_without_taints; /* it drops them: the feature gate DRADeviceTaints is off */
+};
+
+/* The device of a GPU: name, attributes, capacity, and a taint for each fault: NoSchedule, or None
+ * (from 1.35) where it serves on. New reference; ALQ_EINVAL when the GPU cannot be described as the
+ * API server wants it (no memory left to promise). */
+int alq_slice_device(const struct alq_gpu *gpu, const struct alq_slice_server *server,
+                     json_t **device, struct alq_err *err);
 
 /*
  * The desired contents of the pool: an array of arrays of devices, one for each slice. One GPU per
- * slice before 1.35 (is_one_per_slice), else one slice (more only above the API server's limit).
- * GPUs that cannot be described are left out; the first reason goes to err, whose code stays 0 when
- * all went well.
+ * slice before 1.35, else one slice (more only above the API server's limit). GPUs that take no new
+ * claims are left out where taints do not stick. So are those that cannot be described; the first
+ * reason goes to err, whose code stays 0 when all went well.
  */
-json_t *alq_slice_layout(const struct alq_gpu_list *list, int is_one_per_slice,
+json_t *alq_slice_layout(const struct alq_gpu_list *list, const struct alq_slice_server *server,
                          struct alq_err *err);
 
 /*

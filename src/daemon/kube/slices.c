@@ -57,7 +57,8 @@ struct alq_slices {
     struct alq_gpu_list devices;
     int has_devices;
 
-    int server_minor; /* of Kubernetes 1.x; -1 unknown */
+    int server_minor;    /* of Kubernetes 1.x; -1 unknown */
+    int taintless_minor; /* the version that dropped our taints; -1 none did */
     char node_uid[64];
     int has_node;
 
@@ -515,9 +516,13 @@ static void check_dropped(struct alq_slices *s, const json_t *stored)
 {
     const json_t *sent_devices = alq_json_at(s->action.body, "spec.devices");
     const json_t *stored_devices = alq_json_at(stored, "spec.devices");
+    char paths[300];
     int is_news = alq_pool_accept(&s->accepted, sent_devices, stored_devices);
     if (is_news || !json_array_size(s->accepted.pairs))
         alq_slice_report_dropped(&s->report, sent_devices, stored_devices);
+    alq_slice_dropped(sent_devices, stored_devices, paths, sizeof(paths));
+    if (strstr(paths, "taints"))
+        s->taintless_minor = s->server_minor;
 }
 
 static void refused(struct alq_slices *s, const struct alq_err *err)
@@ -642,7 +647,11 @@ static void sync_slices(struct alq_slices *s)
     }
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_pool_plan plan;
-    alq_auto_json json_t *layout = alq_slice_layout(&s->devices, s->server_minor < 35, &err);
+    const struct alq_slice_server server = {.driver = s->cfg->driver_name,
+                                            .minor = s->server_minor,
+                                            .is_without_taints =
+                                                s->taintless_minor == s->server_minor};
+    alq_auto_json json_t *layout = alq_slice_layout(&s->devices, &server, &err);
     alq_slice_keep_valid(layout, s->server_minor, &err);
     alq_slice_report_left_out(&s->report, &err);
     struct alq_pool_want want = want_of(s, layout);
@@ -689,7 +698,7 @@ struct alq_slices *alq_slices_new(const struct alq_config *cfg, struct alq_kube 
     s->cfg = cfg;
     s->kube = kube;
     s->report.events = events;
-    s->server_minor = -1;
+    s->server_minor = s->taintless_minor = -1;
     s->writes_left = WRITES_BURST;
     s->refilled_ms = now_ms();
     s->observed = json_object();

@@ -245,25 +245,18 @@ void alq_health_set_gpus(struct alq_health *h, const struct alq_gpu_list *list,
     TAILQ_FOREACH(d, &h->devices, link)
     d->is_present = 0;
     for (size_t i = 0; i < list->count; i++) {
+        const struct alq_fault *fault = alq_gpu_fault(&list->gpus[i]);
         d = device_get(h, list->gpus[i].uuid, list->gpus[i].name);
-        if (d)
-            d->is_present = 1;
+        if (!d)
+            continue;
+        d->is_present = 1;
+        snprintf(d->fault, sizeof(d->fault), "%s",
+                 fault && fault->effect == ALQ_FAULT_UNFIT ? fault->reason : "");
     }
     h->unknown[0] = '\0';
     if (err)
         snprintf(h->unknown, sizeof(h->unknown), "no reading of the GPUs: %s", err->text);
     send_all(h);
-}
-
-int alq_health_set_fault(struct alq_health *h, const char *uuid, const char *message,
-                         struct alq_err *err)
-{
-    struct device *d = device_find(h, uuid);
-    if (!d)
-        return alq_err_set(err, ALQ_ENOENT, "GPU %s is not known", uuid);
-    snprintf(d->fault, sizeof(d->fault), "%s", message ? message : "");
-    send_all(h);
-    return 0;
 }
 
 void alq_health_clear(struct alq_health *h)

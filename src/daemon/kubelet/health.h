@@ -5,8 +5,8 @@
  * takes a state older than 30 s for unknown. A watcher that reads slowly skips states: it gets the
  * latest one when it has read what was sent before. Loop thread only.
  *
- * A device is UNHEALTHY while a fault of it is set, or when it is known and the last reading lacks
- * it; UNKNOWN while there is no reading; else HEALTHY.
+ * A device is UNHEALTHY while a fault makes it unfit for new claims, or when it is known and the
+ * last reading lacks it; UNKNOWN while there is no reading; else HEALTHY.
  */
 #ifndef ALQ_DAEMON_KUBELET_HEALTH_H
 #define ALQ_DAEMON_KUBELET_HEALTH_H
@@ -35,11 +35,6 @@ void alq_health_know(struct alq_health *health, const char *uuid, const char *de
 /* The last reading (named GPUs); err non-NULL: there is none, for this reason. */
 void alq_health_set_gpus(struct alq_health *health, const struct alq_gpu_list *list,
                          const struct alq_err *err);
-
-/* A fault of a device that is known, found by other means than a reading; NULL: it is over.
- * ALQ_ENOENT: no such device. */
-int alq_health_set_fault(struct alq_health *health, const char *uuid, const char *message,
-                         struct alq_err *err);
 
 /* Forgets all devices: another instance of aliquotd speaks for them now. Watchers stay and get
  * nothing until devices are known again. */

@@ -40,6 +40,16 @@ static struct alq_gpu_list list(struct world *w, size_t count)
     return (struct alq_gpu_list){w->gpus, count};
 }
 
+/* A reading with a fault of one GPU, "": none. */
+static void read_fault(struct world *w, int i, enum alq_fault_effect effect, const char *reason)
+{
+    struct alq_gpu_list both = list(w, 2);
+    struct alq_fault *fault = &w->gpus[i].faults[ALQ_FAULT_XID];
+    fault->effect = effect;
+    snprintf(fault->reason, sizeof(fault->reason), "%s", reason);
+    alq_health_set_gpus(w->health, &both, NULL);
+}
+
 static int setup(void **state)
 {
     memset(&world, 0, sizeof(world));
@@ -149,26 +159,21 @@ static void set_gpus_without_a_reading_is_unknown_with_the_reason(void **state)
     assert_last(w, id, 2, 1, UNKNOWN, "driver not loaded");
 }
 
-static void set_fault_is_unhealthy_until_it_is_over(void **state)
+static void set_gpus_with_a_fault_is_unhealthy_until_it_is_over(void **state)
 {
     struct world *w = *state;
-    struct alq_err err = ALQ_ERR_INIT;
     struct alq_gpu_list both = list(w, 2);
-    char text[3000];
     alq_health_set_gpus(w->health, &both, NULL);
     int32_t id = watch(w, V1);
-    assert_int_equal(alq_health_set_fault(w->health, "GPU-1", "XID 79", NULL), 0);
+    read_fault(w, 1, ALQ_FAULT_UNFIT, "XID 79");
     assert_last(w, id, 2, 0, HEALTHY, "");
     assert_last(w, id, 2, 1, UNHEALTHY, "XID 79");
-    assert_int_equal(alq_health_set_fault(w->health, "GPU-1", NULL, NULL), 0);
+    read_fault(w, 1, ALQ_FAULT_NOTICE, "XID 31"); /* a program's error is none of the GPU's */
     assert_last(w, id, 3, 1, HEALTHY, "");
-    memset(text, 'x', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    assert_int_equal(alq_health_set_fault(w->health, "GPU-0", text, NULL), 0);
-    text[1024] = '\0';
-    assert_last(w, id, 4, 0, UNHEALTHY, text);
-    assert_int_equal(alq_health_set_fault(w->health, "GPU-7", "x", &err), ALQ_ENOENT);
-    assert_non_null(strstr(err.text, "GPU-7"));
+    read_fault(w, 0, ALQ_FAULT_UNFIT, "XID 48");
+    both.count = 0; /* gone: what was wrong with it stays the reason */
+    alq_health_set_gpus(w->health, &both, NULL);
+    assert_last(w, id, 5, 0, UNHEALTHY, "XID 48");
 }
 
 static void slow_watcher_skips_to_the_latest_state(void **state)
@@ -182,8 +187,8 @@ static void slow_watcher_skips_to_the_latest_state(void **state)
     alq_health_set_gpus(w->health, &both, NULL);
     int32_t id = watch(w, V1);
     for (int i = 0; i < 100000; i++)
-        alq_health_set_fault(w->health, "GPU-0", i % 2 ? "odd" : "even", NULL);
-    alq_health_set_fault(w->health, "GPU-0", "the latest", NULL);
+        read_fault(w, 0, ALQ_FAULT_UNFIT, i % 2 ? "odd" : "even");
+    read_fault(w, 0, ALQ_FAULT_UNFIT, "the latest");
     peer_pump(&w->peer);
     assert_int_equal(w->peer.answers[id].len, 1);
     w->peer.is_slow = 0;
@@ -243,7 +248,7 @@ int main(void)
         T(watch_in_both_forms_gets_the_state_at_once_and_at_changes),
         T(watch_before_any_device_is_known_says_nothing),
         T(set_gpus_without_a_reading_is_unknown_with_the_reason),
-        T(set_fault_is_unhealthy_until_it_is_over),
+        T(set_gpus_with_a_fault_is_unhealthy_until_it_is_over),
         T(slow_watcher_skips_to_the_latest_state),
         T(watcher_that_goes_away_costs_the_others_nothing),
         T(clear_forgets_devices_and_keeps_watchers),

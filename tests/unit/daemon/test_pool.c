@@ -37,7 +37,8 @@ static json_t *layout(unsigned gpus, int is_one_per_slice)
         snprintf(list[i].name, sizeof(list[i].name), "hami-gpu-%u", i);
         list[i].memory_promisable_bytes = 80ull << 30;
     }
-    return alq_slice_layout(&(struct alq_gpu_list){list, gpus}, is_one_per_slice, NULL);
+    const struct alq_slice_server server = {"d", is_one_per_slice ? 34 : 35, 0};
+    return alq_slice_layout(&(struct alq_gpu_list){list, gpus}, &server, NULL);
 }
 
 static void model_init(struct model *m, json_t *desired)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -13,6 +14,10 @@
 #include "daemon/kube/slice.h"
 
 #define MIB (1024ull * 1024)
+
+#define DRIVER "gpu.example.com"
+static const struct alq_slice_server server34 = {DRIVER, 34, 0}, server36 = {DRIVER, 36, 0},
+                                     taintless = {DRIVER, 36, 1};
 
 static struct alq_gpu h200(void)
 {
@@ -35,7 +40,7 @@ static void device_of_a_known_gpu_is_what_was_recorded(void **state)
     (void)state;
     struct alq_gpu gpu = h200();
     json_t *device = NULL;
-    assert_int_equal(alq_slice_device(&gpu, &device, NULL), 0);
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, NULL), 0);
     alq_auto_json json_t *recorded = conformance_json("slices/created-1.34.json");
     assert_true(json_equal(
         device, json_array_get(alq_json_at(json_object_get(recorded, "sent"), "spec.devices"), 0)));
@@ -49,7 +54,7 @@ static void device_leaves_out_what_is_unknown(void **state)
     gpu.pcie_root[0] = gpu.pci_bus_id[0] = gpu.cuda_driver_version[0] = '\0';
     gpu.numa_node = -1;
     alq_auto_json json_t *device = NULL;
-    assert_int_equal(alq_slice_device(&gpu, &device, NULL), 0);
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, NULL), 0);
     json_t *attributes = json_object_get(device, "attributes");
     static const char *const gone[] = {
         "pcieBusID", "cudaDriverVersion", "resource.kubernetes.io/pciBusID",
@@ -65,7 +70,7 @@ static void device_memory_is_rounded_down_to_mi(void **state)
     struct alq_gpu gpu = h200();
     alq_auto_json json_t *device = NULL;
     gpu.memory_promisable_bytes = 16384 * MIB + MIB - 1;
-    assert_int_equal(alq_slice_device(&gpu, &device, NULL), 0);
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, NULL), 0);
     assert_string_equal(alq_json_str(device, "capacity.memory.value"), "16Gi");
     assert_string_equal(alq_json_str(device, "capacity.memory.requestPolicy.validRange.max"),
                         "16Gi");
@@ -78,7 +83,7 @@ static void device_without_memory_is_refused(void **state)
     json_t *device = NULL;
     struct alq_err err = ALQ_ERR_INIT;
     gpu.memory_promisable_bytes = 2 * MIB - 1;
-    assert_int_equal(alq_slice_device(&gpu, &device, &err), ALQ_EINVAL);
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, &err), ALQ_EINVAL);
     assert_non_null(strstr(err.text, gpu.uuid));
     assert_null(device);
 }
@@ -90,8 +95,45 @@ static void device_long_name_is_cut_before_a_character(void **state)
     memset(gpu.product_name, 'a', 63);
     memcpy(gpu.product_name + 63, "\xc3\xa9", 3);
     alq_auto_json json_t *device = NULL;
-    assert_int_equal(alq_slice_device(&gpu, &device, NULL), 0);
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, NULL), 0);
     assert_int_equal(strlen(alq_json_str(device, "attributes.productName.string")), 63);
+}
+
+static void device_has_a_taint_for_each_fault(void **state)
+{
+    (void)state;
+    struct alq_gpu gpu = h200();
+    gpu.faults[ALQ_FAULT_XID] = (struct alq_fault){ALQ_FAULT_UNFIT, 1767225600, "48", "..."};
+    gpu.faults[ALQ_FAULT_HANG] = (struct alq_fault){ALQ_FAULT_NOTICE, 1767225600, "", "..."};
+    alq_auto_json json_t *device = NULL, *old = NULL;
+    assert_int_equal(alq_slice_device(&gpu, &server36, &device, NULL), 0);
+    alq_auto_json json_t *taints =
+        json_loads("[{\"key\":\"" DRIVER "/xid\",\"value\":\"48\",\"effect\":\"NoSchedule\","
+                   "\"timeAdded\":\"2026-01-01T00:00:00Z\"},"
+                   "{\"key\":\"" DRIVER "/unresponsive\",\"effect\":\"None\","
+                   "\"timeAdded\":\"2026-01-01T00:00:00Z\"}]",
+                   0, NULL);
+    assert_true(json_equal(json_object_get(device, "taints"), taints));
+    /* 1.34 knows no effect None. */
+    assert_int_equal(alq_slice_device(&gpu, &server34, &old, NULL), 0);
+    assert_int_equal(json_array_size(json_object_get(old, "taints")), 1);
+}
+
+static void layout_is_without_unfit_gpus_where_taints_do_not_stick(void **state)
+{
+    (void)state;
+    struct alq_gpu gpus[2] = {h200(), h200()};
+    struct alq_gpu_list list = {gpus, 2};
+    gpus[0].faults[ALQ_FAULT_XID] = (struct alq_fault){ALQ_FAULT_UNFIT, 0, "48", "..."};
+    gpus[1].faults[ALQ_FAULT_XID] = (struct alq_fault){ALQ_FAULT_NOTICE, 0, "31", "..."};
+    snprintf(gpus[1].name, sizeof(gpus[1].name), "hami-gpu-1");
+    alq_auto_json json_t *layout = alq_slice_layout(&list, &taintless, NULL);
+    const json_t *devices = json_array_get(layout, 0);
+    assert_int_equal(json_array_size(devices), 1);
+    assert_string_equal(alq_json_str(json_array_get(devices, 0), "name"), "hami-gpu-1");
+    assert_null(json_object_get(json_array_get(devices, 0), "taints"));
+    alq_auto_json json_t *tainted = alq_slice_layout(&list, &server36, NULL);
+    assert_int_equal(json_array_size(json_array_get(tainted, 0)), 2);
 }
 
 static void layout_puts_gpus_as_the_server_needs_them(void **state)
@@ -100,15 +142,15 @@ static void layout_puts_gpus_as_the_server_needs_them(void **state)
     struct alq_gpu gpus[3] = {h200(), h200(), h200()};
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_gpu_list list = {gpus, 3};
-    alq_auto_json json_t *single = alq_slice_layout(&list, 1, &err);
+    alq_auto_json json_t *single = alq_slice_layout(&list, &server34, &err);
     assert_int_equal(json_array_size(single), 3);
     gpus[1].memory_promisable_bytes = 0;
-    alq_auto_json json_t *all = alq_slice_layout(&list, 0, &err);
+    alq_auto_json json_t *all = alq_slice_layout(&list, &server36, &err);
     assert_int_equal(json_array_size(all), 1);
     assert_int_equal(json_array_size(json_array_get(all, 0)), 2);
     assert_int_equal(err.code, ALQ_EINVAL);
     list.count = 0;
-    alq_auto_json json_t *none = alq_slice_layout(&list, 0, &err);
+    alq_auto_json json_t *none = alq_slice_layout(&list, &server36, &err);
     assert_int_equal(json_array_size(none), 0);
 }
 
@@ -187,6 +229,8 @@ int main(void)
         cmocka_unit_test(device_memory_is_rounded_down_to_mi),
         cmocka_unit_test(device_without_memory_is_refused),
         cmocka_unit_test(device_long_name_is_cut_before_a_character),
+        cmocka_unit_test(device_has_a_taint_for_each_fault),
+        cmocka_unit_test(layout_is_without_unfit_gpus_where_taints_do_not_stick),
         cmocka_unit_test(layout_puts_gpus_as_the_server_needs_them),
         cmocka_unit_test(is_same_takes_what_servers_make_of_quantities),
         cmocka_unit_test(is_same_sees_every_difference),

@@ -322,7 +322,7 @@ class Life(unittest.TestCase):
         self.assertEqual(future.result().claims[claim[2]].error, "")
         self.assertEqual(world.daemon.wait(20), 0)
 
-    def test_sockets_of_killed_instances_are_removed_and_live_ones_stay(self):
+    def test_sockets_of_killed_instances_are_removed_and_a_living_plugin_is_not_fought(self):
         world = self.world(with_driver=False)
         dead, alive = (str(uuid.uuid4()) for _ in range(2))
         world.start(wait=False)
@@ -340,12 +340,19 @@ class Life(unittest.TestCase):
             listeners[path].listen()
         for path in (*paths[dead], other):
             listeners[path].close()
-        world.start(wait=False, pod_uid=str(uuid.uuid4()))
-        wait_for("ready", lambda: "ready" in world.said())
+        status, said = world.run(pod_uid=str(uuid.uuid4()))
+        self.assertEqual(status, 1)
+        for part in (f"another plugin serves the driver name {DRIVER}", os.path.realpath(sys.executable),
+                     "remove that plugin", "--driver-name"):
+            self.assertIn(part, said)
         for path in (*paths[dead], world.registration_socket, world.dra_socket):
             self.assertFalse(os.path.exists(path), path)
         for path in (*paths[alive], other):
             self.assertTrue(os.path.exists(path), path)
+        for path in paths[alive]:
+            listeners[path].close()
+        world.start(wait=False, pod_uid=str(uuid.uuid4()))
+        wait_for("ready", lambda: "ready" in world.said())
 
     def test_directory_that_is_too_long_is_a_clear_error(self):
         world = self.world(with_driver=False)

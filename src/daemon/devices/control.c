@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "daemon/devices/report.h"
 
@@ -13,18 +14,18 @@
 #define CLEAR_PATH "/v1/gpus/clear"
 #define RELEASE_S_MAX 3600
 
-/* The member of a JSON body, NULL: answered with what is wrong. */
-static json_t *member(struct alq_http_call *call, const struct alq_http_request *request,
-                      const char *key, json_t **root)
+/* A JSON body with this member alone; NULL: answered with what is wrong. */
+static json_t *body_of(struct alq_http_call *call, const struct alq_http_request *request,
+                       const char *key)
 {
     const char *const keys[] = {key, NULL};
     struct alq_err err = ALQ_ERR_INIT;
-    if (alq_json_parse(request->body, request->body_bytes, "the body", root, &err) ||
-        alq_json_only_keys(*root, keys, "the body", &err)) {
-        alq_http_fail(call, 400, "%s", err.text);
-        return NULL;
-    }
-    return json_object_get(*root, key);
+    alq_auto_json json_t *root = NULL;
+    if (!alq_json_parse(request->body, request->body_bytes, "the body", &root, &err) &&
+        !alq_json_only_keys(root, keys, "the body", &err))
+        return alq_steal(&root);
+    alq_http_fail(call, 400, "%s", err.text);
+    return NULL;
 }
 
 /* {"seconds": 60}: the NVML child goes, for an unload of the module or a reset by hand. */
@@ -32,8 +33,8 @@ static void on_release(void *arg, struct alq_http_call *call,
                        const struct alq_http_request *request)
 {
     struct alq_devices_control *control = arg;
-    alq_auto_json json_t *root = NULL;
-    const json_t *value = member(call, request, "seconds", &root);
+    alq_auto_json json_t *root = body_of(call, request, "seconds");
+    const json_t *value = json_object_get(root, "seconds");
     json_int_t seconds = json_integer_value(value);
     if (!root)
         return;
@@ -50,8 +51,8 @@ static void on_clear(void *arg, struct alq_http_call *call, const struct alq_htt
 {
     struct alq_devices_control *control = arg;
     struct alq_err err = ALQ_ERR_INIT;
-    alq_auto_json json_t *root = NULL;
-    const char *uuid = json_string_value(member(call, request, "uuid", &root));
+    alq_auto_json json_t *root = body_of(call, request, "uuid");
+    const char *uuid = json_string_value(json_object_get(root, "uuid"));
     if (!root)
         return;
     if (!uuid)

@@ -14,16 +14,15 @@
 #define ALQ_LOG_MODULE "devices"
 #define NOTE_BYTES 512
 
-static const char *kind_name(enum alq_fault_kind kind)
-{
-    static const char *const names[ALQ_FAULT_KINDS] = {
-        [ALQ_FAULT_XID] = "xid",
-        [ALQ_FAULT_ECC] = "ecc",
-        [ALQ_FAULT_RECOVERY] = "recovery-action",
-        [ALQ_FAULT_HANG] = "unresponsive",
-    };
-    return names[kind];
-}
+static const struct {
+    const char *name;   /* of the taint, and in figures */
+    const char *reason; /* of the Event; each its own, for those of one reason are told together */
+} kinds[ALQ_FAULT_KINDS] = {
+    [ALQ_FAULT_XID] = {"xid", "GPUXid"},
+    [ALQ_FAULT_ECC] = {"ecc", "GPUMemoryError"},
+    [ALQ_FAULT_RECOVERY] = {"recovery-action", "GPURecoveryAction"},
+    [ALQ_FAULT_HANG] = {"unresponsive", "GPUUnresponsive"},
+};
 
 static void post(struct alq_events *events, enum alq_event_type type, const char *reason,
                  const char *note)
@@ -38,14 +37,14 @@ void alq_report_fault(struct alq_events *events, const char *uuid, const char *n
 {
     char note[NOTE_BYTES];
     if (fault->effect == ALQ_FAULT_NONE) {
-        alq_info(ALQ_LOG_KV({"device", name}, {"uuid", uuid}, {"fault", kind_name(kind)}),
+        alq_info(ALQ_LOG_KV({"device", name}, {"uuid", uuid}, {"fault", kinds[kind].name}),
                  "a fault of a GPU is over: %s", fault->reason);
-        snprintf(note, sizeof(note), "%s (%s): %s is over: %s", name, uuid, kind_name(kind),
+        snprintf(note, sizeof(note), "%s (%s): %s is over: %s", name, uuid, kinds[kind].name,
                  fault->reason);
         post(events, ALQ_EVENT_NORMAL, "GPUFaultOver", note);
         return;
     }
-    alq_metric_add(ALQ_METRIC_GPU_FAULTS, 1, uuid, kind_name(kind));
+    alq_metric_add(ALQ_METRIC_GPU_FAULTS, 1, uuid, kinds[kind].name);
     snprintf(note, sizeof(note), "%s (%s): %s", name, uuid, fault->reason);
     if (fault->effect == ALQ_FAULT_NOTICE) {
         alq_warn(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "%s", fault->reason);
@@ -53,7 +52,7 @@ void alq_report_fault(struct alq_events *events, const char *uuid, const char *n
     } else {
         alq_error(ALQ_LOG_KV({"device", name}, {"uuid", uuid}), "GPU takes no new claims: %s",
                   fault->reason);
-        post(events, ALQ_EVENT_WARNING, "GPUUnfit", note);
+        post(events, ALQ_EVENT_WARNING, kinds[kind].reason, note);
     }
 }
 

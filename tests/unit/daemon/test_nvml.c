@@ -124,6 +124,9 @@ static void decode_gives_back_what_encode_took(void **state)
     a->list = (struct alq_gpu_list){gpus, 2};
     a->left_out_count = 1;
     a->left_out[0].index = 9;
+    snprintf(a->load, sizeof(a->load), "17.3");
+    gpus[1].recovery_action = 4;
+    gpus[1].is_watched = gpus[0].is_hanging = 1;
     snprintf(a->left_out[0].reason, sizeof(a->left_out[0].reason), "MIG");
     alq_auto_free char *line = alq_nvml_encode(a);
     assert_null(strchr(line, '\n'));
@@ -132,6 +135,7 @@ static void decode_gives_back_what_encode_took(void **state)
     assert_memory_equal(b->list.gpus, gpus, sizeof(gpus));
     assert_int_equal(b->left_out_count, 1);
     assert_string_equal(b->left_out[0].reason, "MIG");
+    assert_string_equal(b->load, "17.3");
     alq_nvml_reading_clear(b);
     free(a);
     free(b);
@@ -152,6 +156,50 @@ static void encode_of_a_name_that_is_no_text_loses_the_name_only(void **state)
     alq_nvml_reading_clear(b);
     free(a);
     free(b);
+}
+
+static void decode_events_gives_back_what_encode_took(void **state)
+{
+    (void)state;
+    static struct alq_nvml_events a = {
+        .is_reading_due = 1,
+        .count = 2,
+        .events = {{"GPU-0", ALQ_FAULT_XID, 79}, {"GPU-1", ALQ_FAULT_ECC, 0}}};
+    static struct alq_nvml_events b;
+    static const char *const bad[] = {
+        "{}",
+        "{\"events\":{}}",
+        "{\"events\":[{\"uuid\":\"GPU-0\",\"kind\":2,\"code\":0}]}",
+        "{\"events\":[{\"uuid\":\"GPU-0\",\"kind\":0,\"code\":-1}]}",
+        "{\"events\":[{\"kind\":0,\"code\":1}]}",
+    };
+    alq_auto_free char *line = alq_nvml_encode_events(&a);
+    assert_int_equal(alq_nvml_decode_events(line, strlen(line), &b, NULL), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(alq_nvml_decode_events(bad[i], strlen(bad[i]), &b, NULL), ALQ_EPROTO);
+}
+
+static void decode_progress_takes_an_index_only(void **state)
+{
+    (void)state;
+    assert_int_equal(alq_nvml_decode_progress("@0", 2), 0);
+    assert_int_equal(alq_nvml_decode_progress("@127", 4), 127);
+    static const char *const bad[] = {"", "@", "@128", "@-1", "@0x", "0", "@1 ", "{}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(alq_nvml_decode_progress(bad[i], strlen(bad[i])), -1);
+}
+
+static void recovery_action_has_a_name_that_a_label_takes(void **state)
+{
+    (void)state;
+    assert_string_equal(alq_nvml_recovery_name(-1), "");
+    assert_string_equal(alq_nvml_recovery_name(0), "");
+    assert_string_equal(alq_nvml_recovery_name(1), "reset");
+    assert_string_equal(alq_nvml_recovery_name(4), "drain-and-reset");
+    assert_string_equal(alq_nvml_recovery_name(99), "unknown");
+    assert_true(alq_nvml_is_reset(1) && alq_nvml_is_reset(4));
+    assert_false(alq_nvml_is_reset(0) || alq_nvml_is_reset(2) || alq_nvml_is_reset(-1));
 }
 
 static void decode_refuses_what_a_broken_child_may_say(void **state)
@@ -202,6 +250,8 @@ struct parent {
     int codes[CALLS_MAX];
     char texts[CALLS_MAX][ALQ_ERR_TEXT_BYTES];
     struct alq_gpu last;
+    size_t left_out[CALLS_MAX];
+    size_t hanging; /* in the last reading */
     unsigned event_count;
     struct alq_gpu_event events[CALLS_MAX];
 };
@@ -213,9 +263,13 @@ static void on_read(void *arg, const struct alq_nvml_reading *reading)
     assert_true(p->calls < CALLS_MAX);
     p->counts[p->calls] = list->count;
     p->codes[p->calls] = reading->code;
+    p->left_out[p->calls] = reading->left_out_count;
     snprintf(p->texts[p->calls], sizeof(p->texts[0]), "%s", reading->reason);
     if (list->count)
         p->last = list->gpus[0];
+    p->hanging = 0;
+    for (size_t i = 0; i < list->count; i++)
+        p->hanging += list->gpus[i].is_hanging != 0;
     if (++p->calls == p->wanted)
         event_base_loopbreak(p->base);
 }
@@ -367,6 +421,87 @@ static void parent_starts_another_child_when_the_driver_changed(void **state)
     assert_int_equal(p->counts[1], 2);
 }
 
+/* A request's byte as a number. */
+#define BYTE "$(dd bs=1 count=1 2>/dev/null | od -An -tu1 | tr -d ' ')"
+
+static void parent_lets_a_gpu_be_that_nvml_hangs_on(void **state)
+{
+    struct parent *p = *state;
+    struct alq_nvml_timing timing = quick;
+    timing.reply_ms = 100;
+    timing.skip_min_ms = timing.skip_max_ms = 60000;
+    /* "two" has the indices 1 and 2. The second child is to be told "k", 2, "r". */
+    run(p,
+        "if [ ! -e $1/n ]; then touch $1/n; " ASKED
+        "; printf '@1\\n@2\\n' >&3; cat $1/two >&3; " ASKED
+        "; printf '@1\\n@2\\n' >&3; exec sleep 60; fi; "
+        "[ " BYTE " = 107 ] && [ " BYTE " = 2 ] && [ " BYTE " = 114 ] && printf '@1\\n' >&3 && "
+        "cat $1/one >&3 && " ASKED "; exec sleep 60",
+        2, &timing);
+    assert_int_equal(p->counts[0], 2);
+    assert_int_equal(p->counts[1], 2); /* it is still there, as it was read last */
+    assert_int_equal(p->codes[1], 0);
+    assert_int_equal(p->hanging, 1);
+}
+
+static void parent_looks_again_at_a_gpu_that_hung(void **state)
+{
+    struct parent *p = *state;
+    struct alq_nvml_timing timing = quick;
+    timing.first_reply_ms = 100;
+    timing.skip_min_ms = timing.skip_max_ms = 50;
+    run(p,
+        "case $(cat $1/n 2>/dev/null) in '') echo 1 >$1/n; " ASKED
+        "; printf '@2\\n' >&3; exec sleep 60;; "
+        "1) echo 2 >$1/n; " ASKED "; " ASKED "; " ASKED "; cat $1/one >&3; while " ASKED
+        " && [ ! -e $1/stop ]; do cat $1/one >&3; done;; "
+        "2) " ASKED "; cat $1/two >&3; " ASKED "; exec sleep 60;; esac",
+        2, &timing);
+    assert_int_equal(p->counts[0], 1); /* hung from the start: never read, so left out */
+    assert_int_equal(p->left_out[0], 1);
+    assert_int_equal(p->counts[1], 2);
+    assert_int_equal(p->hanging, 0);
+}
+
+static void parent_hands_events_over_and_reads_at_once(void **state)
+{
+    struct parent *p = *state;
+    struct alq_nvml_timing timing = quick;
+    timing.events_ms = 5;
+    timing.poll_ms = 60000;
+    put(p, "events",
+        strdup("{\"readingDue\":true,\"events\":[{\"uuid\":\"GPU-0\",\"kind\":0,"
+               "\"code\":79}]}"));
+    run(p,
+        "[ " BYTE " = 114 ] && cat $1/one >&3 && [ " BYTE " = 101 ] && cat $1/events >&3 && [ " BYTE
+        " = 114 ] && cat $1/two >&3; " ASKED "; exec sleep 60",
+        2, &timing);
+    assert_int_equal(p->event_count, 1);
+    assert_string_equal(p->events[0].uuid, "GPU-0");
+    assert_int_equal(p->events[0].kind, ALQ_FAULT_XID);
+    assert_int_equal(p->events[0].code, 79);
+    assert_int_equal(p->counts[1], 2);
+}
+
+static void parent_does_not_hold_a_gpu_that_waits_for_a_reset(void **state)
+{
+    struct parent *p = *state;
+    struct alq_gpu g = gpu(0);
+    struct alq_nvml_reading *r = calloc(1, sizeof(*r));
+    g.recovery_action = 1;
+    r->list = (struct alq_gpu_list){&g, 1};
+    put(p, "reset", alq_nvml_encode(r));
+    free(r);
+    /* The first child has to go by itself: only the second one says something new. */
+    run(p,
+        ASKED "; if [ ! -e $1/n ]; then touch $1/n; cat $1/reset >&3; " ASKED
+              "; cat $1/reset >&3; exec sleep 60; fi; cat $1/one >&3; " ASKED "; exec sleep 60",
+        2, &quick);
+    assert_int_equal(p->counts[0], 1);
+    assert_int_equal(p->counts[1], 1);
+    assert_int_equal(p->last.recovery_action, 0);
+}
+
 static void parent_takes_no_nonsense(void **state)
 {
     static const char *const scripts[] = {
@@ -444,12 +579,19 @@ int main(void)
         cmocka_unit_test(sysfs_finds_root_and_node_where_they_are),
         cmocka_unit_test(decode_gives_back_what_encode_took),
         cmocka_unit_test(encode_of_a_name_that_is_no_text_loses_the_name_only),
+        cmocka_unit_test(decode_events_gives_back_what_encode_took),
+        cmocka_unit_test(decode_progress_takes_an_index_only),
+        cmocka_unit_test(recovery_action_has_a_name_that_a_label_takes),
         cmocka_unit_test(decode_refuses_what_a_broken_child_may_say),
         ROW(parent_tells_a_reading_once_and_then_changes),
         ROW(parent_retries_while_the_driver_is_absent_and_tells_once),
         ROW(parent_kills_a_child_that_hangs),
         ROW(parent_keeps_the_reading_over_one_crash_and_gives_up_after_more),
         ROW(parent_starts_another_child_when_the_driver_changed),
+        ROW(parent_lets_a_gpu_be_that_nvml_hangs_on),
+        ROW(parent_looks_again_at_a_gpu_that_hung),
+        ROW(parent_hands_events_over_and_reads_at_once),
+        ROW(parent_does_not_hold_a_gpu_that_waits_for_a_reset),
         ROW(parent_takes_no_nonsense),
         ROW(parent_without_a_program_says_so_and_retries),
         ROW(program_is_found_beside_and_in_libexec_and_kept_when_replaced),

@@ -43,6 +43,14 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(flags), 15)
         self.assertEqual(flags, page)
 
+    def test_health_page_has_the_classes_of_xids(self):
+        table = re.findall(r'^XID\((\d+), (\d+), (\w+), "([^"]*)"\)', (REPO / "src/daemon/devices/xid.def").read_text(), re.M)
+        rows = [(a if a == b else f"{a}-{b}", c.lower(), text) for a, b, c, text in table]
+        self.assertGreater(len(rows), 40)
+        self.assertEqual(rows, re.findall(r"^\| ([\d-]+) \| (\w+) \| (.*) \|$", (REPO / "docs/health.md").read_text(), re.M))
+        numbers = [(int(a), int(b)) for a, b, _, _ in table]
+        self.assertTrue(all(x[1] < y[0] for x, y in zip(numbers, numbers[1:])), "in order, none twice")
+
     def test_links_lead_to_files(self):
         dead = []
         for page in tree(".md"):

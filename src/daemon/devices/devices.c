@@ -197,9 +197,17 @@ static struct alq_faults_rules rules_of(const struct alq_config *cfg)
         .hold_s = cfg->health_hold_s, .quiet_s = QUIET_S, .ignored = cfg->ignored_xids};
 }
 
+/* The settings may have changed, and what the old rules borrow be gone. */
+static void refresh_rules(struct alq_devices *d)
+{
+    const struct alq_faults_rules rules = rules_of(d->cfg);
+    alq_faults_set_rules(d->faults, &rules);
+}
+
 /* After anything that may have begun or ended a fault. */
 static void look_at_faults(struct alq_devices *d)
 {
+    refresh_rules(d);
     int64_t now = now_s(), next = alq_faults_tick(d->faults, now);
     struct timeval tv = {.tv_sec = TICK_MAX_S};
     if (next < now + TICK_MAX_S)
@@ -227,6 +235,7 @@ void alq_devices_happened(struct alq_devices *d, const struct alq_gpu_event *eve
              event->kind == ALQ_FAULT_XID ? "XID" : "double-bit ECC error");
     if (!d->names)
         return;
+    refresh_rules(d);
     alq_faults_event(d->faults, event, now_s());
     look_at_faults(d);
 }
@@ -246,6 +255,7 @@ int alq_devices_clear(struct alq_devices *d, const char *uuid, struct alq_err *e
 
 static void use_reading(struct alq_devices *d)
 {
+    refresh_rules(d);
     if (!d->read->code)
         alq_faults_reading(d->faults, &d->read->list, d->read->load, now_s());
     tell(d);
@@ -273,8 +283,6 @@ void alq_devices_read(struct alq_devices *d, const struct alq_nvml_reading *read
 
 void alq_devices_choose_again(struct alq_devices *d)
 {
-    const struct alq_faults_rules rules = rules_of(d->cfg);
-    alq_faults_set_rules(d->faults, &rules);
     if (d->names)
         tell(d);
 }

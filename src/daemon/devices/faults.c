@@ -62,8 +62,11 @@ static struct device *device_find(const struct alq_faults *f, const char *uuid)
 static struct device *device_get(struct alq_faults *f, const char *uuid)
 {
     struct device *d = device_find(f, uuid);
-    if (d || f->count == DEVICES_MAX || !(d = calloc(1, sizeof(*d))))
+    if (d || f->count == DEVICES_MAX)
         return d;
+    d = calloc(1, sizeof(*d));
+    if (!d)
+        return NULL;
     snprintf(d->uuid, sizeof(d->uuid), "%s", uuid);
     d->is_present = 1; /* only a GPU that was read is heard of */
     TAILQ_INSERT_TAIL(&f->devices, d, link);
@@ -158,10 +161,9 @@ static int64_t end_of(const struct alq_faults *f, const struct device *d, enum a
 }
 
 /* A clock that was set back must not make a fault last. */
-static void not_after(int64_t *time_s, int64_t now_s)
+static int64_t not_after(int64_t time_s, int64_t now_s)
 {
-    if (*time_s > now_s)
-        *time_s = now_s;
+    return time_s > now_s ? now_s : time_s;
 }
 
 int64_t alq_faults_tick(struct alq_faults *f, int64_t now_s)
@@ -170,11 +172,11 @@ int64_t alq_faults_tick(struct alq_faults *f, int64_t now_s)
     struct device *d;
     TAILQ_FOREACH(d, &f->devices, link)
     {
-        not_after(&d->calm_s, now_s);
+        d->calm_s = not_after(d->calm_s, now_s);
         for (int i = 0; i < ALQ_FAULT_KINDS; i++) {
             enum alq_fault_kind kind = (enum alq_fault_kind)i;
             const char *why = "";
-            not_after(&d->states[i].last_s, now_s);
+            d->states[i].last_s = not_after(d->states[i].last_s, now_s);
             int64_t at = end_of(f, d, kind, &why);
             if (at <= now_s)
                 end(f, d, kind, now_s, why);

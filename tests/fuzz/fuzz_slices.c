@@ -33,7 +33,8 @@ static json_t *desired(void)
         memcpy(gpus[i].name, i ? "hami-gpu-1" : "hami-gpu-0", 11);
         memcpy(gpus[i].uuid, i ? "GPU-1" : "GPU-0", 6);
     }
-    return alq_slice_layout(&(struct alq_gpu_list){gpus, 2}, 0, NULL);
+    const struct alq_slice_server server = {"d", 36, 0};
+    return alq_slice_layout(&(struct alq_gpu_list){gpus, 2}, &server, NULL);
 }
 
 static int is_ours(const json_t *slice)

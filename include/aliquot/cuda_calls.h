@@ -121,6 +121,8 @@ CUresult cuFuncSetBlockShape(CUfunction, int, int, int);
 CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache);
 CUresult cuFuncSetSharedMemConfig(CUfunction, CUsharedconfig);
 CUresult cuFuncSetSharedSize(CUfunction, unsigned int);
+CUresult cuGLCtxCreate(CUcontext *, unsigned int, CUdevice);
+CUresult cuGLCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
 CUresult cuGetErrorName(CUresult, const char **);
 CUresult cuGetErrorString(CUresult, const char **);
 CUresult cuGetExportTable(const void **, const CUuuid *);
@@ -352,6 +354,7 @@ CUresult cuMemHostUnregister(void *);
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *, void *,
     CUmemAllocationHandleType);
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *, unsigned int, CUstream);
 CUresult cuMemPoolCreate(CUmemoryPool *, const CUmemPoolProps *);
 CUresult cuMemPoolDestroy(CUmemoryPool);
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *, CUdeviceptr);
@@ -564,6 +567,8 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *);
 CUresult cuUserObjectCreate(CUuserObject *, void *, CUhostFn, unsigned int, unsigned int);
 CUresult cuUserObjectRelease(CUuserObject, unsigned int);
 CUresult cuUserObjectRetain(CUuserObject, unsigned int);
+CUresult cuVDPAUCtxCreate(CUcontext *, unsigned int, CUdevice, unsigned int, void *);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *, unsigned int, CUdevice, unsigned int, void *);
 CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *, const
     CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *, unsigned int, CUstream);
 /* clang-format on */

@@ -148,7 +148,12 @@ struct alq_slot {
     uint64_t busy_turn;
     uint64_t busy_ns;
     uint64_t busy_before_ns;
-    uint8_t reserved[32];
+    /* Memory between processes, written by the owner with relaxed order: of what it holds, so much
+     * may be open elsewhere, and so many pieces that were exported are open here. What a dead
+     * owner had exported stays charged while a living process of the share has any open. */
+    uint64_t exported_bytes;
+    uint32_t imports;
+    uint8_t reserved[20];
 };
 #define ALQ_BUSY_SHIFT 28u /* 268 ms */
 static_assert(sizeof(struct alq_slot) == 128, "slot");

@@ -3,6 +3,7 @@
 
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/export.h"
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/spill.h"
 #include "vgpu/memory/table.h"
@@ -132,16 +133,23 @@ struct sum {
     uint64_t counted_bytes;
     uint64_t overhead_bytes;
     uint64_t spilled_bytes;
+    uint64_t exported_bytes; /* of the counted ones */
+    int imports;
 };
 
 static void add_up(const struct alq_entry_value *value, void *data)
 {
     struct sum *sum = data;
-    if (value->kind == ALQ_KIND_SPILLED)
+    if (value->kind == ALQ_KIND_SPILLED) {
         sum->spilled_bytes += value->counted_bytes;
-    else
+    } else if (value->kind == ALQ_KIND_EXPORT) {
+        sum->exported_bytes += value->counted_bytes;
+    } else if (value->kind == ALQ_KIND_IMPORT) {
+        sum->imports++;
+    } else {
         sum->counted_bytes += value->counted_bytes;
-    sum->overhead_bytes += value->overhead_bytes;
+        sum->overhead_bytes += value->overhead_bytes;
+    }
 }
 
 /* The driver has ended the context: what lived in it is free. */
@@ -155,7 +163,13 @@ static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
         contexts[number - 1].grown_bytes = 0;
         alq_lock_drop(&alq_process_page()->lock_context);
     }
-    alq_uncharge(dev, sum.counted_bytes, sum.overhead_bytes);
+    struct alq_parting part = {.dev = NULL};
+    part.plain_bytes[dev->index] = sum.counted_bytes - sum.exported_bytes;
+    part.exported_bytes[dev->index] = sum.exported_bytes;
+    alq_part_end(&part);
+    alq_uncharge(dev, 0, sum.overhead_bytes);
+    if (sum.imports)
+        alq_export_opened(dev, -sum.imports);
     alq_spill_give_back(dev, sum.spilled_bytes);
     if (charged_bytes)
         alq_charge_contexts(dev, -1);
@@ -228,6 +242,14 @@ CREATE(cuCtxCreate_v3,
 CREATE(cuCtxCreate_v4,
        (CUcontext * ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev),
        ARGS(ctx, params, flags, dev))
+CREATE(cuGLCtxCreate, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
+CREATE(cuGLCtxCreate_v2, (CUcontext * ctx, unsigned int flags, CUdevice dev), ARGS(ctx, flags, dev))
+CREATE(cuVDPAUCtxCreate,
+       (CUcontext * ctx, unsigned int flags, CUdevice dev, unsigned int vdpau, void *vdpau_proc),
+       ARGS(ctx, flags, dev, vdpau, vdpau_proc))
+CREATE(cuVDPAUCtxCreate_v2,
+       (CUcontext * ctx, unsigned int flags, CUdevice dev, unsigned int vdpau, void *vdpau_proc),
+       ARGS(ctx, flags, dev, vdpau, vdpau_proc))
 
 /* Before the driver may end it: the gate's events in it end with it. */
 static void tell_gate(CUcontext handle)

@@ -7,6 +7,7 @@
 #include "vgpu/driver.h"
 #include "vgpu/envindex.h"
 #include "vgpu/log.h"
+#include "vgpu/memory/piece.h"
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/process.h"
@@ -69,6 +70,8 @@ void alq_core_renew(void)
     alq_table_forget();
     alq_context_forget();
     alq_pool_forget();
+    alq_export_forget();
+    alq_piece_forget();
 }
 
 uint32_t alq_fork_generation(void)

@@ -17,6 +17,8 @@
 #define EUSERS_ 87
 #define EDQUOT_ 122
 
+#define EMPTY_TRIES 100 /* two will do where nobody scribbles */
+
 /* A byte of the file beyond the slots', locked while a section is claimed. */
 #define LOCK_BYTE_CLAIM (ALQ_SLOTS + 1)
 
@@ -140,6 +142,8 @@ static uint32_t section_count(const struct alq_file *file)
 {
     uint32_t count = alq_file_header(file)->section_count;
     uint64_t fit = (file->bytes - ALQ_USAGE_HEADER_BYTES) / sizeof(struct alq_usage_section);
+    if (fit > ALQ_SECTIONS_MAX)
+        fit = ALQ_SECTIONS_MAX;
     return count < fit ? count : (uint32_t)fit;
 }
 
@@ -193,18 +197,68 @@ uint64_t alq_usage_pid_namespace(void)
     return alq_text_read_u64(&at, &inode) ? inode : 0;
 }
 
+/* Of who has the slot's lock; beside reapers, which may each make one of its operations. */
+static void empty(struct alq_usage_section *section, uint32_t slot)
+{
+    struct alq_pair seen = alq_ledger_look(section, slot);
+    for (int i = 0; seen.value && i < EMPTY_TRIES; i++) {
+        alq_ledger_bury(section, slot, seen, false);
+        seen = alq_ledger_look(section, slot);
+    }
+}
+
 static void introduce(struct alq_file *file, uint32_t slot)
 {
     uint64_t inode = alq_usage_pid_namespace(), now = alq_clock_boottime_ns();
     for (uint32_t i = 0, n = section_count(file); i < n; i++) {
         struct alq_slot *s = &alq_file_section(file, i)->slots[slot];
-        alq_ledger_bury(alq_file_section(file, i), slot);
+        empty(alq_file_section(file, i), slot);
         alq_ledger_forget(alq_file_section(file, i), slot);
         __atomic_store_n(&s->pid_ns_inode, inode, __ATOMIC_RELAXED);
         __atomic_store_n(&s->started_ns, now, __ATOMIC_RELAXED);
         __atomic_store_n(&s->busy_turn, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&s->pid, alq_sys_getpid(), __ATOMIC_RELAXED);
     }
+}
+
+/* Whether a living process has something open; fd: a description that locks nothing but our own
+ * slot. */
+static bool has_imports(const struct alq_file *file, uint32_t section, int fd)
+{
+    const struct alq_slot *slots = alq_file_section(file, section)->slots;
+    uint32_t own = atomic_load_explicit(&file->slot, memory_order_relaxed);
+
+    for (uint32_t slot = 0, high = high_of(file); slot < high; slot++)
+        if (__atomic_load_n(&slots[slot].imports, __ATOMIC_RELAXED) &&
+            (slot == own || !alq_sys_ofd_is_free(fd, slot)))
+            return true;
+    return false;
+}
+
+bool alq_usage_has_imports(const struct alq_file *file, uint32_t section)
+{
+    bool found = true; /* where the file cannot be asked, memory stays charged */
+
+    if (file->is_private)
+        return alq_file_section(file, section)->slots[0].imports != 0;
+    int fd = alq_sys_open(file->path, O_RDWR, 0);
+    if (fd >= 0) {
+        found = has_imports(file, section, fd);
+        alq_sys_close(fd);
+    }
+    return found;
+}
+
+/* A dead process's slot that holds memory which others have open. */
+static bool is_kept(const struct alq_file *file, uint32_t slot, int fd)
+{
+    for (uint32_t i = 0, n = section_count(file); i < n; i++) {
+        const struct alq_usage_section *section = alq_file_section(file, i);
+        if (__atomic_load_n(&section->slots[slot].exported_bytes, __ATOMIC_RELAXED) &&
+            alq_ledger_held(section, slot) && has_imports(file, i, fd))
+            return true;
+    }
+    return false;
 }
 
 int alq_usage_attach(struct alq_file *file)
@@ -223,7 +277,9 @@ int alq_usage_attach(struct alq_file *file)
         return fd;
     for (uint32_t slot = 0; slot < ALQ_SLOTS; slot++) {
         rc = alq_sys_ofd_lock(fd, slot);
-        if (rc == -ALQ_EAGAIN) {
+        if (rc == -ALQ_EAGAIN || (rc == 0 && is_kept(file, slot, fd))) {
+            if (rc == 0)
+                alq_sys_ofd_unlock(fd, slot);
             rc = -EUSERS_;
             continue;
         }
@@ -274,11 +330,17 @@ static bool bury(struct alq_file *file, int fd, uint32_t slot)
 {
     uint64_t held = 0;
     uint32_t sections = section_count(file);
+    struct alq_pair seen[ALQ_SECTIONS_MAX];
 
+    for (uint32_t i = 0; i < sections; i++)
+        seen[i] = alq_ledger_look(alq_file_section(file, i), slot);
     if (!alq_sys_ofd_is_free(fd, slot))
         return false;
-    for (uint32_t i = 0; i < sections; i++)
-        held += alq_ledger_bury(alq_file_section(file, i), slot);
+    for (uint32_t i = 0; i < sections; i++) {
+        struct alq_usage_section *section = alq_file_section(file, i);
+        bool keeps = section->slots[slot].exported_bytes && has_imports(file, i, fd);
+        held += alq_ledger_bury(section, slot, seen[i], keeps);
+    }
     if (alq_sys_ofd_lock(fd, slot) == 0) {
         for (uint32_t i = 0; i < sections; i++)
             alq_ledger_forget(alq_file_section(file, i), slot);

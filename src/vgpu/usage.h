@@ -68,9 +68,14 @@ int alq_usage_make_private(struct alq_file *file, uint32_t sections);
  */
 int alq_usage_attach(struct alq_file *file);
 
-/* Empties the slots of dead processes, and waits for nobody. Returns how many there were. Any
- * thread, with or without a slot of its own. */
+/* Empties the slots of dead processes, but for what they had exported while a living one has any
+ * such thing open, and waits for nobody. Returns how many there were. Any thread, with or without a
+ * slot of its own. */
 uint32_t alq_usage_reap(struct alq_file *file);
+
+/* True where a living process, this one too, says in the section that it has something open which
+ * was exported. */
+bool alq_usage_has_imports(const struct alq_file *file, uint32_t section);
 
 /* True where a slot other than ours holds bytes: what a reap would look at. */
 bool alq_usage_has_others(const struct alq_file *file);

@@ -51,9 +51,8 @@ static int is_same_share(const struct alq_share_spec *a, const struct alq_share_
            a->cores_pct == b->cores_pct && a->is_admin == b->is_admin &&
            a->tuning.policy == b->tuning.policy && a->tuning.priority == b->tuning.priority &&
            a->tuning.log_level == b->tuning.log_level && a->tuning.wait_s == b->tuning.wait_s &&
-           a->tuning.spill_bytes == b->tuning.spill_bytes &&
-           !strcmp(a->request, b->request) && !strcmp(a->device, b->device) &&
-           !strcmp(a->share_uuid, b->share_uuid);
+           a->tuning.spill_bytes == b->tuning.spill_bytes && !strcmp(a->request, b->request) &&
+           !strcmp(a->device, b->device) && !strcmp(a->share_uuid, b->share_uuid);
 }
 
 int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b)

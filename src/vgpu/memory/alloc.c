@@ -66,8 +66,32 @@ bool alq_ticket_remember(const struct alq_ticket *t, uint64_t handle, enum alq_k
 
 void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *value)
 {
+    struct alq_parting part = {.dev = NULL};
+    alq_freed_measured(result, handle, value, &part);
+}
+
+/* Of linear memory, what others may still have is told by the measure. */
+static void freed_linear(uint64_t handle, const struct alq_entry_value *value,
+                         struct alq_parting *part)
+{
+    struct alq_entry_value was_exported;
+
+    if (alq_export_is_any() && alq_table_take(handle, ALQ_KIND_EXPORT, &was_exported)) {
+        part->exported_bytes[value->device] = value->counted_bytes;
+        alq_part_end(part);
+        alq_uncharge(alq_dev_at(value->device), 0, value->overhead_bytes);
+    } else {
+        alq_uncharge(alq_dev_at(value->device), value->counted_bytes, value->overhead_bytes);
+    }
+}
+
+void alq_freed_measured(CUresult result, uint64_t handle, const struct alq_entry_value *value,
+                        struct alq_parting *part)
+{
     if (result != CUDA_SUCCESS) {
         alq_table_put(handle, value);
+    } else if (value->kind == ALQ_KIND_LINEAR) {
+        freed_linear(handle, value, part);
     } else if (value->kind == ALQ_KIND_POOL) {
         alq_pool_freed(value->overhead_bytes, value->counted_bytes);
     } else if (value->kind == ALQ_KIND_SPILLED) {
@@ -204,6 +228,17 @@ static bool is_element(unsigned int bytes)
 ALLOC_PITCH(cuMemAllocPitch, CUdeviceptr_v1, unsigned int)
 ALLOC_PITCH(cuMemAllocPitch_v2, CUdeviceptr, size_t)
 
+static CUresult free_measured(CUdeviceptr handle, const struct alq_entry_value *value)
+{
+    struct alq_parting part;
+
+    alq_part_begin(&part);
+    CUresult result = ALQ_CALL(cuMemFree_v2, handle);
+    alq_freed_measured(result, handle, value, &part);
+    alq_pool_synced();
+    return result;
+}
+
 /* Waits for the device, as the driver's own does, so its pools may have been trimmed. */
 #define FREE_LINEAR(name, type)                                                                    \
     ALQ_HOOK CUresult name(type handle)                                                            \
@@ -215,6 +250,8 @@ ALLOC_PITCH(cuMemAllocPitch_v2, CUdeviceptr, size_t)
             return ALQ_CALL(name, handle);                                                         \
         alq_core_renew();                                                                          \
         bool is_ours = alq_table_take(handle, ALQ_KIND_LINEAR, &value);                            \
+        if (is_ours && alq_export_is_any() && ALQ_HAS(cuMemFree_v2))                               \
+            return free_measured(handle, &value);                                                  \
         CUresult result = ALQ_CALL(name, handle);                                                  \
         if (is_ours)                                                                               \
             alq_freed(result, handle, &value);                                                     \

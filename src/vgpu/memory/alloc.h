@@ -9,6 +9,7 @@
 
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
+#include "vgpu/memory/export.h"
 #include "vgpu/memory/table.h"
 
 /* What an allocation is about to cost, and where. dev NULL: it is not limited. */
@@ -36,6 +37,10 @@ bool alq_ticket_remember(const struct alq_ticket *t, uint64_t handle, enum alq_k
 
 /* What the driver has said to a free of what was taken out of the table. */
 void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *value);
+
+/* The same with the driver's free figure read around the call. */
+void alq_freed_measured(CUresult result, uint64_t handle, const struct alq_entry_value *value,
+                        struct alq_parting *part);
 
 #define ARGS(...) __VA_ARGS__
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arrays and mipmapped arrays: reserved by the description, settled by the size that the driver
- * tells of the finished one. A sparse one has no memory of its own: what is mapped into it is
- * counted where it was made (vmm.c).
+ * tells of the finished one. A sparse one, or one whose mapping is deferred, has no memory of its
+ * own: what is mapped into it is counted where it was made (piece.h).
  */
 #include "vgpu/memory/alloc.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/piece.h"
 #include "vgpu/memory/pool.h"
 
 static uint64_t element_bytes(CUarray_format format, unsigned int channels)
@@ -47,16 +48,21 @@ static bool array_guess(uint64_t width, uint64_t height, uint64_t depth, uint64_
     return true;
 }
 
+static bool has_own_memory(unsigned int flags)
+{
+    return !(flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING));
+}
+
 /* The description can be missing (NULL): then there is nothing to reserve for, and the driver says
  * what it thinks. */
-#define ARRAY_CREATE(name, handle_type, params, args, depth_, levels_)                             \
+#define ARRAY_CREATE(name, handle_type, params, args, depth_, levels_, flags_)                     \
     ALQ_HOOK CUresult name params                                                                  \
     {                                                                                              \
         struct alq_ticket t;                                                                       \
         uint64_t guess = 0;                                                                        \
         if (!ALQ_HAS(name))                                                                        \
             return alq_absent(ALQ_CU_##name);                                                      \
-        if (!alq_core_is_on() || !desc || !out)                                                    \
+        if (!alq_core_is_on() || !desc || !out || !has_own_memory(flags_))                         \
             return ALQ_CALL(name, args);                                                           \
         if (!array_guess(desc->Width, desc->Height, depth_,                                        \
                          element_bytes(desc->Format, desc->NumChannels), levels_, &guess))         \
@@ -117,16 +123,37 @@ static CUresult destroy_CUmipmappedArray(CUmipmappedArray array)
 }
 
 ARRAY_CREATE(cuArrayCreate, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc),
-             ARGS(out, desc), 1, 1)
+             ARGS(out, desc), 1, 1, 0)
 ARRAY_CREATE(cuArrayCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR *desc),
-             ARGS(out, desc), 1, 1)
+             ARGS(out, desc), 1, 1, 0)
 ARRAY_CREATE(cuArray3DCreate, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc),
-             ARGS(out, desc), desc->Depth, 1)
+             ARGS(out, desc), desc->Depth, 1, desc->Flags)
 ARRAY_CREATE(cuArray3DCreate_v2, CUarray, (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR *desc),
-             ARGS(out, desc), desc->Depth, 1)
+             ARGS(out, desc), desc->Depth, 1, desc->Flags)
 ARRAY_CREATE(cuMipmappedArrayCreate, CUmipmappedArray,
              (CUmipmappedArray * out, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels),
-             ARGS(out, desc, levels), desc->Depth, levels)
+             ARGS(out, desc, levels), desc->Depth, levels, desc->Flags)
 
-ALQ_FREE(cuArrayDestroy, ALQ_KIND_ARRAY, (CUarray handle), ARGS(handle), false)
-ALQ_FREE(cuMipmappedArrayDestroy, ALQ_KIND_ARRAY, (CUmipmappedArray handle), ARGS(handle), false)
+#define ARRAY_DESTROY(name, handle_type)                                                           \
+    ALQ_HOOK CUresult name(handle_type handle)                                                     \
+    {                                                                                              \
+        struct alq_entry_value value;                                                              \
+        struct alq_parting part;                                                                   \
+        if (!ALQ_HAS(name))                                                                        \
+            return alq_absent(ALQ_CU_##name);                                                      \
+        if (!alq_core_is_on())                                                                     \
+            return ALQ_CALL(name, handle);                                                         \
+        alq_core_renew();                                                                          \
+        bool is_ours = alq_table_take((uintptr_t)handle, ALQ_KIND_ARRAY, &value);                  \
+        alq_part_begin(&part);                                                                     \
+        CUresult result = ALQ_CALL(name, handle);                                                  \
+        if (is_ours)                                                                               \
+            alq_freed(result, (uintptr_t)handle, &value);                                          \
+        if (result == CUDA_SUCCESS && alq_binding_count)                                           \
+            alq_bindings_end_all((uintptr_t)handle, &part);                                        \
+        alq_part_end(&part);                                                                       \
+        return result;                                                                             \
+    }
+
+ARRAY_DESTROY(cuArrayDestroy, CUarray)
+ARRAY_DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray)

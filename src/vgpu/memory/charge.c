@@ -283,6 +283,50 @@ void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead
     alq_lock_drop(&alq_process_page()->lock_ledger);
 }
 
+static uint64_t exported_bytes[ALQ_DEVICES_MAX]; /* under lock_ledger */
+
+/* They are shown with the shares that are charged first, which are the last to be given back. */
+void alq_charge_exported(struct alq_dev *dev, int64_t bytes)
+{
+    if (bytes == 0 || alq_core_attach() != 0)
+        return;
+    alq_lock_take(&alq_process_page()->lock_ledger);
+    uint64_t rest = exported_bytes[dev->index] += (uint64_t)bytes;
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        uint32_t number;
+        struct alq_slot *slot = slot_of(dev->share[i], BOOK_DEVICE, &number);
+        uint64_t part = min_u64(rest, alq_ledger_held(dev->share[i]->section, number));
+        __atomic_store_n(&slot->exported_bytes, part, __ATOMIC_RELAXED);
+        rest -= part;
+    }
+    alq_lock_drop(&alq_process_page()->lock_ledger);
+}
+
+void alq_charge_imports(struct alq_dev *dev, int change)
+{
+    if (alq_core_attach() != 0)
+        return;
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        uint32_t number;
+        struct alq_slot *slot = slot_of(dev->share[i], BOOK_DEVICE, &number);
+        __atomic_fetch_add(&slot->imports, (uint32_t)change, __ATOMIC_RELAXED);
+    }
+}
+
+bool alq_charge_has_imports(const struct alq_dev *dev)
+{
+    for (uint32_t i = 0; i < dev->share_count; i++)
+        if (alq_usage_has_imports(dev->share[i]->file, dev->share[i]->section_index))
+            return true;
+    return false;
+}
+
+void alq_charge_forget(void)
+{
+    for (uint32_t i = 0; i < ALQ_DEVICES_MAX; i++)
+        exported_bytes[i] = 0;
+}
+
 void alq_charge_contexts(struct alq_dev *dev, int change)
 {
     uint32_t number;

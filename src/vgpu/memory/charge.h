@@ -52,6 +52,17 @@ void alq_charge_move(struct alq_dev *dev, int64_t bytes);
 
 void alq_uncharge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
 
+/* Of what this process holds on the device, so much may be open in other processes; and so many
+ * exported pieces are open in this one (export.h). */
+void alq_charge_exported(struct alq_dev *dev, int64_t bytes);
+void alq_charge_imports(struct alq_dev *dev, int change);
+
+/* A living process of the device's shares, this one too, has such a piece open. */
+bool alq_charge_has_imports(const struct alq_dev *dev);
+
+/* For a fork child. */
+void alq_charge_forget(void);
+
 /* Contexts that this process has on the device, for display. */
 void alq_charge_contexts(struct alq_dev *dev, int change);
 

@@ -109,9 +109,8 @@ void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t 
         operate(section, slot, &change);
 }
 
-uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t number)
+struct alq_pair alq_ledger_look(struct alq_usage_section *section, uint32_t number)
 {
-    struct alq_slot *slot = &section->slots[number];
     uint64_t last = __atomic_load_n(&section->total.tag, __ATOMIC_ACQUIRE);
 
     /* An operation of this slot that is in the sum but not in the slot is named by the tag, or has
@@ -119,11 +118,26 @@ uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t number)
     if (last >> SEQ_BITS == number)
         settle(section, last);
     ALQ_LEDGER_STEP(7);
-    struct alq_pair done = alq_pair_load(&slot->done);
+    return alq_pair_load(&section->slots[number].done);
+}
+
+/* What the next operation of a dead owner's slot gives back; 0: none. */
+static uint64_t next_burial(const struct alq_slot *slot, uint64_t held, bool keeps_exported)
+{
+    uint64_t exported = __atomic_load_n(&slot->exported_bytes, __ATOMIC_RELAXED);
+    if (held > exported)
+        return held - exported;
+    return keeps_exported ? 0 : held;
+}
+
+/* The operation that follows `done`, and gives back so much of it. False: another reaper, or the
+ * next owner, has made it. */
+static bool bury_once(struct alq_usage_section *section, uint32_t number, struct alq_pair done,
+                      uint64_t bytes)
+{
+    struct alq_slot *slot = &section->slots[number];
     uint64_t seq = (done.tag + 1) & SEQ_MASK, tag = tag_of(number, seq);
 
-    if (!done.value)
-        return 0;
     for (;; alq_pause()) {
         struct alq_pair op = alq_pair_load(&slot->op);
         ALQ_LEDGER_STEP(8);
@@ -133,26 +147,42 @@ uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t number)
         ALQ_LEDGER_STEP(10);
         /* Unmoved, it was also read in one piece. */
         if (__atomic_load_n(&slot->done.tag, __ATOMIC_ACQUIRE) != done.tag)
-            return 0;
+            return false;
         ALQ_LEDGER_STEP(11);
-        if (!alq_pair_cas(&slot->op, op, (struct alq_pair){0 - done.value, seq}))
+        if (!alq_pair_cas(&slot->op, op, (struct alq_pair){0 - bytes, seq}))
             continue;
         ALQ_LEDGER_STEP(12);
-        if (alq_pair_cas(&section->total, total, (struct alq_pair){total.value - done.value, tag}))
+        if (alq_pair_cas(&section->total, total, (struct alq_pair){total.value - bytes, tag}))
             break;
     }
     ALQ_LEDGER_STEP(13);
     settle(section, tag);
-    return done.value;
+    return true;
+}
+
+uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t number, struct alq_pair done,
+                         bool keeps_exported)
+{
+    uint64_t first = next_burial(&section->slots[number], done.value, keeps_exported);
+    uint64_t rest = done.value - first;
+
+    if (!first || !bury_once(section, number, done, first))
+        return 0;
+    done = (struct alq_pair){rest, (done.tag + 1) & SEQ_MASK};
+    return rest && !keeps_exported && bury_once(section, number, done, rest) ? first + rest : first;
 }
 
 void alq_ledger_forget(struct alq_usage_section *section, uint32_t number)
 {
     struct alq_slot *slot = &section->slots[number];
-    __atomic_store_n(&slot->counted_bytes, 0, __ATOMIC_RELAXED);
+    uint64_t held = alq_ledger_held(section, number);
+    __atomic_store_n(&slot->counted_bytes, held, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->overhead_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->contexts, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->imports, 0, __ATOMIC_RELAXED);
+    if (!held)
+        __atomic_store_n(&slot->exported_bytes, 0, __ATOMIC_RELAXED);
 }
 
 uint64_t alq_ledger_held(const struct alq_usage_section *section, uint32_t slot)

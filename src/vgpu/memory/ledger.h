@@ -17,7 +17,9 @@
  * tag never comes again.
  *
  * A dead owner's slot is emptied by one operation that gives back all it holds: {-held, done.seq +
- * 1}, the same words whoever makes it, so any number of reapers may be at it at once, stop in it or
+ * 1}, or by two where it had exported some of it, which goes last and on its own: first all but
+ * that, then that. Which of them is next follows from what is held, so it is the same words whoever
+ * makes it, so any number of reapers may be at it at once, stop in it or
  * die in it, and none waits for another. A reaper changes slot.op by CAS from what it was before
  * done was seen to be at seq - 1, and an owner writes an op's seq before its delta: a reaper that
  * fell asleep and wakes beside the slot's next owner finds every word moved on, and does nothing.
@@ -29,6 +31,7 @@
 #ifndef ALQ_VGPU_MEMORY_LEDGER_H
 #define ALQ_VGPU_MEMORY_LEDGER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "aliquot/share.h"
@@ -44,14 +47,19 @@ uint64_t alq_ledger_take(struct alq_usage_section *section, uint32_t slot, uint6
 /* Gives back bytes that the slot holds; more than it holds is cut to what it holds. */
 void alq_ledger_give(struct alq_usage_section *section, uint32_t slot, uint64_t bytes);
 
-/*
- * Gives back everything that a dead owner left in the slot, its unfinished operation settled.
- * Harmless beside other reapers and beside the slot's next owner. Returns the bytes that it found
- * and gave back, 0 when there were none or another was faster.
- */
-uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t slot);
+/* What a slot holds and the number of its last operation, an unfinished one settled. */
+struct alq_pair alq_ledger_look(struct alq_usage_section *section, uint32_t slot);
 
-/* Clears the figures for display. */
+/*
+ * Gives back what a dead owner left in the slot: everything, or where keeps_exported all but what
+ * it had exported. `seen` is of a look before its owner was seen dead: then a next owner, which
+ * comes after that, has moved the number on. Harmless beside other reapers and beside that owner.
+ * Returns the bytes that it gave back, 0 when there were none or another was faster.
+ */
+uint64_t alq_ledger_bury(struct alq_usage_section *section, uint32_t slot, struct alq_pair seen,
+                         bool keeps_exported);
+
+/* Clears the figures beside the ledger; what a dead owner had exported and is still held stays. */
 void alq_ledger_forget(struct alq_usage_section *section, uint32_t slot);
 
 /* What the slot holds. Exact for its owner; for others a moment's value that may lack an unfinished

@@ -4,7 +4,9 @@
 #include "vgpu/clock.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/export.h"
 #include "vgpu/memory/graph.h"
+#include "vgpu/memory/table.h"
 #include "vgpu/process.h"
 
 #define POOLS 1024u /* followed at a time; the first ALQ_DEVICES_MAX are the devices' graphs' */
@@ -24,6 +26,9 @@ struct alq_pool {
     bool is_closed;                         /* destroyed: lives until its last allocation goes */
     bool is_untold;                         /* the driver did not answer when it was last asked */
     bool is_loose;                          /* to be asked again */
+    bool is_exported;                       /* other processes can have its memory, */
+    uint64_t exported_bytes;                /* of which so much is told (export.h) */
+    bool is_imported;                       /* open here, while it lives */
 };
 
 static struct alq_pool pools[POOLS];
@@ -88,6 +93,21 @@ static void show(struct alq_pool *pool)
     if (is_loose != pool->is_loose)
         atomic_fetch_add_explicit(&alq_pool_loose, is_loose ? 1 : UINT32_MAX, memory_order_relaxed);
     pool->is_loose = is_loose;
+    if (pool->is_exported) {
+        alq_charge_exported(pool->dev, (int64_t)(total - pool->exported_bytes));
+        pool->exported_bytes = total;
+    }
+}
+
+void alq_pool_exported(struct alq_pool *pool)
+{
+    lock();
+    if (pool->dev && !pool->is_exported) {
+        pool->is_exported = true;
+        alq_export_add(pool->dev, 0);
+        show(pool);
+    }
+    unlock();
 }
 
 /* Caller holds lock_pool. To what the driver has reserved, and what calls on their way have
@@ -259,6 +279,8 @@ enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
     if (alq_charge(dev, counted_bytes, overhead_bytes) ||
         (squeeze(dev) && alq_charge(dev, counted_bytes, overhead_bytes)))
         return ALQ_PLACE_DEVICE;
+    if (alq_export_settle(dev) && alq_charge(dev, counted_bytes, overhead_bytes))
+        return ALQ_PLACE_DEVICE;
     if (alq_charge_host(dev, spill_bytes))
         return ALQ_PLACE_HOST;
     enum alq_place place = wait_for_room(dev, &wish);
@@ -330,20 +352,38 @@ bool alq_pool_end(const struct alq_pool_call *call, bool is_taken)
     return true;
 }
 
+/* The driver has let the pool go; others may have what was exported. */
+static void end(const struct alq_pool *pool)
+{
+    struct alq_parting part = {.dev = NULL};
+
+    if (!pool->is_exported) {
+        alq_uncharge(pool->dev, pool->counted_bytes, pool->overhead_bytes);
+        return;
+    }
+    alq_charge_move(pool->dev, (int64_t)pool->overhead_bytes);
+    part.exported_bytes[pool->dev->index] = pool->counted_bytes + pool->overhead_bytes;
+    alq_part_end(&part);
+}
+
 void alq_pool_freed(uint32_t number, uint64_t bytes)
 {
-    struct alq_pool *pool = &pools[number];
+    struct alq_pool *pool = &pools[number], gone = {.dev = NULL};
 
     lock();
     pool->live_bytes -= min_u64(bytes, pool->live_bytes);
-    if (pool->is_closed && pool->live_bytes == 0) {
-        if (pool->dev)
-            alq_uncharge(pool->dev, pool->counted_bytes, pool->overhead_bytes);
+    bool is_gone = pool->is_closed && pool->live_bytes == 0;
+    if (is_gone) {
+        gone = *pool;
         *pool = (struct alq_pool){.moves = pool->moves + 1};
     } else if (pool->dev) {
         show(pool);
     }
     unlock();
+    if (is_gone && gone.dev)
+        end(&gone);
+    else if (is_gone && gone.is_imported)
+        alq_export_opened(NULL, -1);
 }
 
 /* ---- which pools there are ------------------------------------------------------------------- */
@@ -365,7 +405,7 @@ static struct alq_pool *find(CUmemoryPool handle)
 
 bool alq_pool_learn(CUmemoryPool handle, struct alq_dev *dev)
 {
-    bool ok = false;
+    bool ok = false, is_opened = false;
 
     lock();
     struct alq_pool *pool = find(handle);
@@ -374,14 +414,28 @@ bool alq_pool_learn(CUmemoryPool handle, struct alq_dev *dev)
             pool = &pools[i];
     if (pool) {
         ok = true;
+        is_opened = !dev && !pool->handle;
         pool->handle = (uintptr_t)handle;
         pool->dev = dev;
-        uint32_t end = alq_pool_number(pool) + 1;
-        if (atomic_load_explicit(&pools_high, memory_order_relaxed) < end)
-            atomic_store_explicit(&pools_high, end, memory_order_release);
+        pool->is_imported = !dev;
+        uint32_t high = alq_pool_number(pool) + 1;
+        if (atomic_load_explicit(&pools_high, memory_order_relaxed) < high)
+            atomic_store_explicit(&pools_high, high, memory_order_release);
     }
     unlock();
+    if (is_opened)
+        alq_export_opened(NULL, 1);
     return ok;
+}
+
+void alq_pool_pointed(struct alq_pool *pool, CUdeviceptr ptr)
+{
+    struct alq_entry_value value = {1, alq_pool_number(pool), 0, 0, ALQ_KIND_POOL};
+
+    lock();
+    if (alq_table_put(ptr, &value))
+        pool->live_bytes++;
+    unlock();
 }
 
 /* A default pool, which nobody made: its device, or NULL. */

@@ -46,6 +46,12 @@ struct alq_dev *alq_pool_dev(const struct alq_pool *pool);
 /* A pool that the program has made or imported (dev NULL). False: too many to follow. */
 bool alq_pool_learn(CUmemoryPool handle, struct alq_dev *dev);
 
+/* Other processes can have its memory from now on. */
+void alq_pool_exported(struct alq_pool *pool);
+
+/* A pointer of an imported pool, which it lives on for, as for an allocation of a byte. */
+void alq_pool_pointed(struct alq_pool *pool, CUdeviceptr ptr);
+
 struct alq_pool *alq_pool_of_graphs(struct alq_dev *dev);
 
 /* An allocation on its way, and its end. begin: false is CUDA_ERROR_OUT_OF_MEMORY. end with

@@ -156,6 +156,37 @@ ALQ_HOOK CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *h
     return result;
 }
 
+ALQ_HOOK CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool,
+                                         CUmemPoolPtrExportData *data)
+{
+    if (!ALQ_HAS(cuMemPoolImportPointer))
+        return alq_absent(ALQ_CU_cuMemPoolImportPointer);
+    CUresult result = ALQ_CALL(cuMemPoolImportPointer, out, pool, data);
+    if (result == CUDA_SUCCESS && alq_core_is_on()) {
+        alq_core_renew();
+        struct alq_pool *found = alq_pool_known(pool);
+        if (found && !alq_pool_dev(found))
+            alq_pool_pointed(found, *out);
+    }
+    return result;
+}
+
+ALQ_HOOK CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool,
+                                                   CUmemAllocationHandleType type,
+                                                   unsigned long long flags)
+{
+    if (!ALQ_HAS(cuMemPoolExportToShareableHandle))
+        return alq_absent(ALQ_CU_cuMemPoolExportToShareableHandle);
+    CUresult result = ALQ_CALL(cuMemPoolExportToShareableHandle, out, pool, type, flags);
+    if (result == CUDA_SUCCESS && alq_core_is_on()) {
+        alq_core_renew();
+        struct alq_pool *found = alq_pool_known(pool);
+        if (found)
+            alq_pool_exported(found);
+    }
+    return result;
+}
+
 ALQ_HOOK CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     if (!ALQ_HAS(cuMemPoolDestroy))

@@ -17,12 +17,14 @@ enum alq_kind {
     ALQ_KIND_LINEAR = 1,   /* CUdeviceptr that ends with its context */
     ALQ_KIND_POOL = 2,     /* CUdeviceptr of a pool, which outlives contexts */
     ALQ_KIND_ARRAY = 3,    /* CUarray, CUmipmappedArray */
-    ALQ_KIND_PHYSICAL = 4, /* a number of vmm.c for a piece of physical memory */
+    ALQ_KIND_PHYSICAL = 4, /* a number of piece.c for a piece of physical memory */
     ALQ_KIND_HANDLE = 5,   /* CUmemGenericAllocationHandle */
     ALQ_KIND_MAPPING = 6,  /* CUdeviceptr of a mapping */
     ALQ_KIND_MODULE = 7,   /* CUmodule, CUlibrary */
     ALQ_KIND_GRAPH = 8,    /* CUgraphExec with memory (graph.c) */
     ALQ_KIND_SPILLED = 9,  /* CUdeviceptr that lies on the host (spill.c) */
+    ALQ_KIND_EXPORT = 10,  /* CUdeviceptr of a LINEAR one that others may open (ipc.c) */
+    ALQ_KIND_IMPORT = 11,  /* CUdeviceptr of another process's memory (ipc.c) */
 };
 
 struct alq_entry_value {

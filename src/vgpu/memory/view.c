@@ -9,6 +9,7 @@
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/export.h"
 #include "vgpu/memory/pool.h"
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -24,6 +25,8 @@ static bool room_now(CUresult result, struct alq_room *room)
     alq_core_renew();
     alq_pool_synced();
     struct alq_dev *dev = alq_dev_current();
+    if (dev)
+        alq_export_settle(dev);
     if (dev)
         alq_room_of(dev->share, dev->share_count, room);
     return dev != NULL;

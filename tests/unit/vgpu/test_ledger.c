@@ -58,6 +58,11 @@ static uint64_t sum_held(struct alq_usage_section *section)
     return sum;
 }
 
+static uint64_t bury(struct alq_usage_section *section, uint32_t slot)
+{
+    return alq_ledger_bury(section, slot, alq_ledger_look(section, slot), false);
+}
+
 static void take_that_fits_is_held_by_the_slot(void **state)
 {
     struct alq_usage_section *section = section_new();
@@ -128,10 +133,29 @@ static void bury_returns_what_the_dead_held(void **state)
     (void)state;
     alq_ledger_take(section, 0, 300, 300, 1000);
     alq_ledger_take(section, 1, 100, 100, 1000);
-    assert_int_equal(alq_ledger_bury(section, 0), 300);
-    assert_int_equal(alq_ledger_bury(section, 0), 0);
+    assert_int_equal(bury(section, 0), 300);
+    assert_int_equal(bury(section, 0), 0);
     assert_int_equal(alq_ledger_total(section), 100);
     assert_int_equal(alq_ledger_held(section, 1), 100);
+    section_free(section);
+}
+
+static void bury_keeps_what_was_exported_until_it_may_go(void **state)
+{
+    struct alq_usage_section *section = section_new();
+    (void)state;
+    alq_ledger_take(section, 0, 300, 300, 1000);
+    section->slots[0].exported_bytes = 120;
+    assert_int_equal(alq_ledger_bury(section, 0, alq_ledger_look(section, 0), true), 180);
+    assert_int_equal(alq_ledger_bury(section, 0, alq_ledger_look(section, 0), true), 0);
+    alq_ledger_forget(section, 0);
+    assert_int_equal(section->slots[0].exported_bytes, 120);
+    assert_int_equal(section->slots[0].counted_bytes, 120);
+    assert_int_equal(alq_ledger_total(section), 120);
+    assert_int_equal(bury(section, 0), 120);
+    alq_ledger_forget(section, 0);
+    assert_int_equal(section->slots[0].exported_bytes, 0);
+    assert_int_equal(alq_ledger_total(section), 0);
     section_free(section);
 }
 
@@ -162,7 +186,7 @@ static uint32_t next_random(uint32_t *seed)
 
 static ucontext_t scheduler, actors[ACTORS];
 static char stacks[ACTORS][STACK_BYTES];
-static bool has_ended[ACTORS], owner_has_come;
+static bool has_ended[ACTORS], owner_has_come, reaper_sleeps, import_is_open;
 static int acting = -1;
 static struct alq_usage_section *stage;
 
@@ -175,11 +199,17 @@ static void yield(void)
 static void act(int who)
 {
     if (who < 2) {
-        if (!owner_has_come) /* it looked at the lock then; what it does may come later */
-            alq_ledger_bury(stage, DEAD_SLOT);
+        struct alq_pair seen = alq_ledger_look(stage, DEAD_SLOT);
+        yield();
+        bool is_dead = !owner_has_come; /* it looks at the lock now; what it does may come later */
+        while (is_dead && reaper_sleeps && !has_ended[2])
+            yield();
+        if (is_dead)
+            alq_ledger_bury(stage, DEAD_SLOT, seen, who == 0 && import_is_open);
     } else if (who == 2) {
         owner_has_come = true;
-        alq_ledger_bury(stage, DEAD_SLOT);
+        while (alq_ledger_held(stage, DEAD_SLOT))
+            bury(stage, DEAD_SLOT);
         alq_ledger_take(stage, DEAD_SLOT, 70, 70, 1000);
         alq_ledger_give(stage, DEAD_SLOT, 30);
         alq_ledger_take(stage, DEAD_SLOT, 50, 50, 1000);
@@ -210,6 +240,9 @@ static void play(uint32_t *seed)
         if (!has_ended[acting])
             swapcontext(&scheduler, &actors[acting]);
     }
+    for (acting = 0; reaper_sleeps && acting < 2; acting++)
+        while (!has_ended[acting])
+            swapcontext(&scheduler, &actors[acting]);
     acting = -1;
 }
 
@@ -249,6 +282,9 @@ static void reapers_and_the_next_owner_at_once_lose_no_byte(void **state)
         memset(&stage->total, 0, sizeof(stage->total));
         memset(&stage->slots[DEAD_SLOT], 0, sizeof(struct alq_slot));
         memset(&stage->slots[NEIGHBOUR], 0, sizeof(struct alq_slot));
+        stage->slots[DEAD_SLOT].exported_bytes = (uint64_t)(i % 3) * 200;
+        reaper_sleeps = i % 2;
+        import_is_open = i % 5 == 0;
         leave_dead(&seed);
         play(&seed);
         settle(stage, stage->total.tag);
@@ -306,14 +342,14 @@ static void death_at_every_step_loses_no_byte(void **state)
                     assert_int_equal(alq_ledger_take(section, 5, 10, 10, 1000), 10);
                     neighbour += 10;
                 }
-                alq_ledger_bury(section, 9);
+                bury(section, 9);
                 assert_int_equal(alq_ledger_total(section), neighbour);
                 assert_int_equal(sum_held(section), neighbour);
                 /* The slot's next owner starts from nothing and is admitted to the byte. */
                 assert_int_equal(
                     alq_ledger_take(section, 9, 1000 - neighbour, 1000 - neighbour, 1000),
                     1000 - neighbour);
-                assert_int_equal(alq_ledger_bury(section, 9), 1000 - neighbour);
+                assert_int_equal(bury(section, 9), 1000 - neighbour);
                 section_free(section);
             }
     assert_true(deaths >= 40); /* every step was died in, most of them in every variant */
@@ -324,25 +360,29 @@ static void death_of_a_reaper_loses_no_byte(void **state)
 {
     int deaths = 0;
     (void)state;
-    for (int at_step = 0; at_step < BURY_STEPS; at_step++) {
+    for (int at = 0; at < 3 * BURY_STEPS; at++) {
         struct alq_usage_section *section = section_new();
         int status;
         alq_ledger_take(section, 5, 200, 200, 1000);
         alq_ledger_take(section, 9, 50, 50, 1000);
+        /* Nothing was exported; or a part, and the reaper dies in its first operation or its
+         * second. */
+        section->slots[9].exported_bytes = at < BURY_STEPS ? 0 : 20;
         pid_t child = fork();
         if (child == 0) {
-            kill_at_step = at_step;
-            alq_ledger_bury(section, 9);
+            kill_at_step = at % BURY_STEPS;
+            kill_at_visit = at / (2 * BURY_STEPS);
+            bury(section, 9);
             _exit(0);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         deaths += WIFSIGNALED(status);
-        alq_ledger_bury(section, 9);
+        bury(section, 9);
         assert_int_equal(alq_ledger_total(section), 200);
         assert_int_equal(sum_held(section), 200);
         section_free(section);
     }
-    assert_int_equal(deaths, 8); /* settle's one, and all of its own */
+    assert_int_equal(deaths, 8 + 8 + 7); /* settle's one, and all of its own; the look is one */
 }
 
 #define RACERS 6
@@ -387,7 +427,7 @@ static void race_at_the_limit(bool with_deaths)
         assert_int_equal(alq_ledger_total(section), sum_held(section));
         assert_true(alq_ledger_total(section) <= 10 * MIB);
         for (uint32_t i = 0; i < RACERS; i++)
-            alq_ledger_bury(section, i);
+            bury(section, i);
         assert_int_equal(alq_ledger_total(section), 0);
     }
     section_free(section);
@@ -415,6 +455,7 @@ int main(void)
         cmocka_unit_test(take_of_sizes_near_2_64_does_not_wrap),
         cmocka_unit_test(give_of_more_than_held_is_cut),
         cmocka_unit_test(bury_returns_what_the_dead_held),
+        cmocka_unit_test(bury_keeps_what_was_exported_until_it_may_go),
         cmocka_unit_test(settle_of_a_foreign_slot_number_touches_nothing),
         cmocka_unit_test(death_at_every_step_loses_no_byte),
         cmocka_unit_test(death_of_a_reaper_loses_no_byte),

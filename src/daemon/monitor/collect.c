@@ -44,6 +44,9 @@ static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
     case ALQ_METRIC_SHARE_MEMORY_OVERHEAD:
         alq_metrics_u64(text, w->labels, NULL, overhead_bytes(f));
         break;
+    case ALQ_METRIC_SHARE_MEMORY_SPILLED:
+        alq_metrics_u64(text, w->labels, NULL, f->usage.spilled_bytes);
+        break;
     case ALQ_METRIC_SHARE_MEMORY_PHYSICAL:
         alq_metrics_u64(text, w->labels, NULL, f->physical_bytes);
         break;

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 
+#define FILE_BYTES_MAX ((off_t)ALQ_USAGE_BYTES(ALQ_SECTION_HOST + 1))
 #define BYTES_MAX (1ull << 50)     /* no slot and no share holds more than a pebibyte */
 #define COUNT_MAX (1ull << 62)     /* of counters, and of nanoseconds */
 #define BUDGET_NS 5000000          /* for the locks of one file */
@@ -32,9 +33,9 @@ const char *alq_usage_judge(const void *head, struct alq_counters *counters)
     memcpy(counters, section + offsetof(struct alq_usage_section, counters), sizeof(*counters));
     if (header.magic != ALQ_USAGE_MAGIC || header.version != ALQ_SHARE_VERSION ||
         header.header_bytes != ALQ_USAGE_HEADER_BYTES ||
-        header.section_bytes != sizeof(struct alq_usage_section) || header.section_count != 1 ||
-        header.slot_count != ALQ_SLOTS || header.slot_bytes != sizeof(struct alq_slot) ||
-        header.slot_high > ALQ_SLOTS)
+        header.section_bytes != sizeof(struct alq_usage_section) || header.section_count == 0 ||
+        header.section_count > ALQ_SECTION_HOST + 1 || header.slot_count != ALQ_SLOTS ||
+        header.slot_bytes != sizeof(struct alq_slot) || header.slot_high > ALQ_SLOTS)
         return defaced;
     if (counters->refusals > COUNT_MAX || counters->allocations > COUNT_MAX ||
         counters->launches > COUNT_MAX || counters->charged_ns > COUNT_MAX ||
@@ -44,15 +45,20 @@ const char *alq_usage_judge(const void *head, struct alq_counters *counters)
     return NULL;
 }
 
-const char *alq_usage_add_slot(const struct alq_slot *slot, struct alq_usage *usage)
+const char *alq_usage_add_slot(const struct alq_slot *slot, const struct alq_slot *host,
+                               struct alq_usage *usage)
 {
+    uint64_t spilled = host ? host->counted_bytes : 0;
+
     if (slot->counted_bytes > BYTES_MAX || slot->overhead_bytes > BYTES_MAX ||
         usage->counted_bytes + slot->counted_bytes > BYTES_MAX ||
-        usage->overhead_bytes + slot->overhead_bytes > BYTES_MAX)
+        usage->overhead_bytes + slot->overhead_bytes > BYTES_MAX || spilled > BYTES_MAX ||
+        usage->spilled_bytes + spilled > BYTES_MAX)
         return implausible;
     usage->processes++;
     usage->counted_bytes += slot->counted_bytes;
     usage->overhead_bytes += slot->overhead_bytes;
+    usage->spilled_bytes += spilled;
     return NULL;
 }
 
@@ -66,18 +72,23 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static const char *read_slot(int fd, uint32_t number, struct alq_usage *usage)
+static const char *read_slot(int fd, uint32_t sections, uint32_t number, struct alq_usage *usage)
 {
-    struct alq_slot slot;
-    const off_t at = (off_t)ALQ_USAGE_HEAD_BYTES + (off_t)number * (off_t)sizeof(slot);
-    if (pread(fd, &slot, sizeof(slot), at) != (ssize_t)sizeof(slot))
-        return truncated;
-    return alq_usage_add_slot(&slot, usage);
+    struct alq_slot slot[ALQ_SECTION_HOST + 1];
+    for (uint32_t i = 0; i < sections; i++) {
+        const off_t at = (off_t)ALQ_USAGE_HEAD_BYTES +
+                         (off_t)i * (off_t)sizeof(struct alq_usage_section) +
+                         (off_t)number * (off_t)sizeof(slot[i]);
+        if (pread(fd, &slot[i], sizeof(slot[i]), at) != (ssize_t)sizeof(slot[i]))
+            return truncated;
+    }
+    return alq_usage_add_slot(&slot[ALQ_SECTION_DEVICE],
+                              sections > ALQ_SECTION_HOST ? &slot[ALQ_SECTION_HOST] : NULL, usage);
 }
 
 /* The kernel names any lock in a range, in no order: its slots are alive, and what is left of the
  * range is asked about again. */
-static const char *read_living(int fd, uint32_t high, struct alq_usage *usage)
+static const char *read_living(int fd, uint32_t sections, uint32_t high, struct alq_usage *usage)
 {
     uint8_t is_alive[ALQ_SLOTS] = {0};
     const int64_t deadline_ns = now_ns() + BUDGET_NS;
@@ -104,7 +115,7 @@ static const char *read_living(int fd, uint32_t high, struct alq_usage *usage)
         const off_t behind = lock.l_len ? lock.l_start + lock.l_len : (off_t)end;
         for (off_t i = lock.l_start > (off_t)begin ? lock.l_start : (off_t)begin;
              i < behind && i < (off_t)end; i++) {
-            const char *flaw = read_slot(fd, (uint32_t)i, usage);
+            const char *flaw = read_slot(fd, sections, (uint32_t)i, usage);
             if (flaw)
                 return flaw;
             is_alive[i] = 1;
@@ -130,7 +141,7 @@ static const char *read_file(int dir, struct alq_usage *usage)
     if (fd < 0)
         return unreadable;
     usage->is_oversize =
-        st.st_size > (off_t)ALQ_USAGE_BYTES(1) ||
+        st.st_size > FILE_BYTES_MAX ||
         (!fstatat(dir, "hami.cache", &st, AT_SYMLINK_NOFOLLOW) && st.st_size > CACHE_BYTES_MAX);
     if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
         return truncated;
@@ -138,7 +149,7 @@ static const char *read_file(int dir, struct alq_usage *usage)
     if (flaw)
         return flaw;
     memcpy(&header, head, sizeof(header));
-    return read_living(fd, header.slot_high, usage);
+    return read_living(fd, header.section_count, header.slot_high, usage);
 }
 
 void alq_usage_read(int dir, struct alq_usage *usage)
@@ -161,5 +172,5 @@ static uint64_t cut(int dir, const char *name, off_t most)
 
 uint64_t alq_usage_trim(int dir)
 {
-    return cut(dir, "usage", (off_t)ALQ_USAGE_BYTES(1)) + cut(dir, "hami.cache", CACHE_BYTES_MAX);
+    return cut(dir, "usage", FILE_BYTES_MAX) + cut(dir, "hami.cache", CACHE_BYTES_MAX);
 }

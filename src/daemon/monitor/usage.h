@@ -21,6 +21,7 @@ struct alq_usage {
     uint32_t processes;      /* that hold a slot */
     uint64_t counted_bytes;  /* of the living */
     uint64_t overhead_bytes; /* likewise; counted + overhead is what the ledger holds */
+    uint64_t spilled_bytes;  /* likewise, on the host in place of device memory */
     struct alq_counters counters;
 };
 
@@ -36,7 +37,9 @@ uint64_t alq_usage_trim(int dir);
 #define ALQ_USAGE_HEAD_BYTES (ALQ_USAGE_HEADER_BYTES + offsetof(struct alq_usage_section, slots))
 const char *alq_usage_judge(const void *head, struct alq_counters *counters);
 
-/* Adds a living slot, or says what is wrong with it. Pure. */
-const char *alq_usage_add_slot(const struct alq_slot *slot, struct alq_usage *usage);
+/* Adds a living slot, with what it has in the host's section (NULL: there is none), or says what is
+ * wrong with it. Pure. */
+const char *alq_usage_add_slot(const struct alq_slot *slot, const struct alq_slot *host,
+                               struct alq_usage *usage);
 
 #endif

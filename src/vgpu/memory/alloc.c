@@ -66,8 +66,20 @@ bool alq_ticket_remember(const struct alq_ticket *t, uint64_t handle, enum alq_k
 
 void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *value)
 {
-    struct alq_parting part = {.dev = NULL};
-    alq_freed_measured(result, handle, value, &part);
+    alq_freed_measured(result, handle, value, NULL);
+}
+
+static void freed_exported(const struct alq_entry_value *value, struct alq_parting *part)
+{
+    struct alq_parting unmeasured;
+
+    if (!part) {
+        unmeasured = (struct alq_parting){.dev = NULL};
+        part = &unmeasured;
+    }
+    part->exported_bytes[value->device] = value->counted_bytes;
+    alq_part_end(part);
+    alq_uncharge(alq_dev_at(value->device), 0, value->overhead_bytes);
 }
 
 /* Of linear memory, what others may still have is told by the measure. */
@@ -76,13 +88,10 @@ static void freed_linear(uint64_t handle, const struct alq_entry_value *value,
 {
     struct alq_entry_value was_exported;
 
-    if (alq_export_is_any() && alq_table_take(handle, ALQ_KIND_EXPORT, &was_exported)) {
-        part->exported_bytes[value->device] = value->counted_bytes;
-        alq_part_end(part);
-        alq_uncharge(alq_dev_at(value->device), 0, value->overhead_bytes);
-    } else {
+    if (alq_export_is_any() && alq_table_take(handle, ALQ_KIND_EXPORT, &was_exported))
+        freed_exported(value, part);
+    else
         alq_uncharge(alq_dev_at(value->device), value->counted_bytes, value->overhead_bytes);
-    }
 }
 
 void alq_freed_measured(CUresult result, uint64_t handle, const struct alq_entry_value *value,

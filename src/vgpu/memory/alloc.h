@@ -38,7 +38,7 @@ bool alq_ticket_remember(const struct alq_ticket *t, uint64_t handle, enum alq_k
 /* What the driver has said to a free of what was taken out of the table. */
 void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *value);
 
-/* The same with the driver's free figure read around the call. */
+/* The same with the driver's free figure read around the call; part NULL: it was not. */
 void alq_freed_measured(CUresult result, uint64_t handle, const struct alq_entry_value *value,
                         struct alq_parting *part);
 

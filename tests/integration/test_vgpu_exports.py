@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory between processes under libvgpu.so, on the simulated driver: who pays while it is open, when its maker has let it go, and when
-that has died; and what else holds physical memory. About 8 s."""
+that has died; and what else holds physical memory. About 14 s."""
 
 import socket
 import subprocess

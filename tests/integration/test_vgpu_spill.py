@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """spillToHost under libvgpu.so, on the simulated driver: what finds no room on the device lies on the host, by a limit of its own and in a
-book of its own, and the device gives nothing for it. About 8 s."""
+book of its own, and the device gives nothing for it. About 4 s."""
 
 import subprocess
 import time

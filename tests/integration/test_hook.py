@@ -340,7 +340,7 @@ class Roots(unittest.TestCase):
         self.assertEqual(self.links()["libcuda.so"], "libcuda.so.1")
 
     def test_fifos_and_directories_in_the_places_of_files_hold_nothing_up(self):
-        places = ("etc/ld.so.cache", "etc/ld.so.conf.d/00-aliquot.conf", "etc/ld.so.cache~", LIB[1:] + "/libx.so.1", "etc/ld.so.conf.d")
+        places = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d/00-aliquot.conf", "etc/ld.so.cache~", LIB[1:] + "/libx.so.1", "etc/ld.so.conf.d")
         for make in (os.mkfifo, os.mkdir):
             for place in places:
                 with self.subTest(place, make=make.__name__):

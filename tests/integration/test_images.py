@@ -73,17 +73,6 @@ class UserNamespaceCrun(InUserNamespace, runtime.Crun):
     pass
 
 
-def with_hooks(spec):
-    """The spec with the hook's commands for what it mounts, unless the daemon has put them in."""
-    edits = spec["containerEdits"]
-    if "hooks" not in edits:
-        folders = sorted({os.path.dirname(m["containerPath"]) for m in edits["mounts"] if ".so" in m["containerPath"]})
-        commands = [["update-ldcache", *(a for f in folders for a in ("--folder", f))],
-                    ["create-symlinks", "--link", f"libcuda.so.1::{folders[0]}/libcuda.so"], ["disable-device-node-modification"]]
-        edits["hooks"] = [{"hookName": "createContainer", "path": str(HOOK), "args": ["aliquot-hook", *c]} for c in commands]
-    return spec
-
-
 def setUpModule():
     need_daemon()
     if os.geteuid() != 0:
@@ -105,19 +94,14 @@ class Images(unittest.TestCase):
         mounts = [{"hostPath": cls.world.path("sim"), "containerPath": "/run/simgpu", "options": ["rw", "bind"]}]
         with open(cls.world.path("aliquotd.yaml"), "w", encoding="utf-8") as file:
             json.dump({"contextEstimate": "320Mi", "extraMounts": mounts}, file)
-        knows_hook = b"--hook" in subprocess.run([BUILD / "src/daemon/aliquotd", "--help"], capture_output=True).stdout
-        cls.world.start(config=cls.world.path("aliquotd.yaml"), library=BUILD / "src/vgpu/libvgpu.so",
-                        **({"hook": HOOK} if knows_hook else {}))
+        cls.world.start(config=cls.world.path("aliquotd.yaml"), library=BUILD / "src/vgpu/libvgpu.so", hook=HOOK)
         claim = cls.world.claim("images", [result(memory="4Gi")])
         peer = cls.world.peer()
         prepared = peer.prepare(claim)[claim[2]]
         peer.close()
         assert not prepared.error, prepared.error
         cls.cdi = [i for d in prepared.devices for i in d.cdi_device_ids]
-        cls.spec = with_hooks(cls.world.spec(claim[2]))
-        os.mkdir(cls.world.path("specs"))
-        with open(cls.world.path("specs", "claim.json"), "w", encoding="utf-8") as file:
-            json.dump(cls.spec, file)
+        cls.spec = cls.world.spec(claim[2])
         cls.count = 0
         shutil.copy(PROGRAM, cls.world.path("report"))
 
@@ -134,7 +118,7 @@ class Images(unittest.TestCase):
         look = more.pop("look", lambda root: None)
         type(self).count += 1
         name = f"alq-image-{os.getpid()}-{self.count}"
-        oci = kind(self.world.path(f"oci-{kind.__name__}-{image}"), str(self.image(image)), self.world.path("specs"))
+        oci = kind(self.world.path(f"oci-{kind.__name__}-{image}"), str(self.image(image)), self.world.path("cdi"))
         log = self.world.path(name)
         # A file that runc makes in the root for a mount would need an existing root for it: /report is one of its kind.
         spec = {"args": args, "env": [], "log": log, "cdi": self.cdi, "binds": [(self.world.path("report"), "/report", ["ro"])], **more}
@@ -181,6 +165,13 @@ class Images(unittest.TestCase):
         for kind in (UserNamespaceRunc, UserNamespaceCrun):
             with self.subTest(kind.program):
                 self.each(["debian", "ubi", "distroless"], kind)
+
+    def test_spec_has_the_hook_by_its_installed_name(self):
+        hooks = self.spec["containerEdits"]["hooks"]
+        self.assertIn("update-ldcache", [h["args"][1] for h in hooks])
+        for hook in hooks:
+            self.assertEqual(os.path.dirname(hook["path"]), self.world.path("lib"))
+            self.assertEqual(pathlib.Path(hook["path"]).read_bytes(), HOOK.read_bytes())
 
     def test_alpine_is_unharmed(self):
         code, said = self.container("alpine", ["/bin/alive"])

@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 #define ALQ_EINTR 4
-#define ALQ_EINTR_TRIES 1000 /* a storm of signals is no reason to give up, nor to stay for ever   \
-                              */
+#define ALQ_EINTR_TRIES 1000 /* a storm of signals: no reason to give up, nor to stay for ever */
 #define ALQ_EAGAIN 11
 #define ALQ_ENOENT 2
 #define ALQ_EACCES 13

@@ -4,7 +4,8 @@
  * which a pipe (and the journal behind it) keeps whole; what does not fit is cut, and the line
  * stays well-formed. A write never waits for a reader: a line that cannot be written at once is
  * dropped and counted, and the next one that can says how many went before. Any thread, no locks;
- * the settings are written before threads start. errno is left as it was.
+ * all settings but the level are
+ * written before threads start. errno is left as it was.
  */
 #include "base/log.h"
 
@@ -30,7 +31,7 @@ enum way {
 };
 
 static struct {
-    enum alq_log_level level;
+    atomic_int level; /* enum alq_log_level; relaxed: a line more or less */
     enum alq_log_format format;
     int fd;
     int own_fd; /* fd when we opened it, else -1 */
@@ -243,37 +244,19 @@ static void choose_way(int fd)
 
 void alq_log_init(enum alq_log_level level, enum alq_log_format format, int fd)
 {
-    settings.level = level;
+    alq_log_set_level(level);
     settings.format = format;
     choose_way(fd);
 }
 
-int alq_log_level_parse(const char *text, enum alq_log_level *level, struct alq_err *err)
+void alq_log_set_level(enum alq_log_level level)
 {
-    for (int i = 0; i < (int)(sizeof(level_names) / sizeof(level_names[0])); i++) {
-        if (strcasecmp(text, level_names[i]) == 0) {
-            *level = (enum alq_log_level)i;
-            return 0;
-        }
-    }
-    return alq_err_set(err, ALQ_EINVAL, "log level \"%.40s\" is none of error, warn, info, debug",
-                       text);
-}
-
-int alq_log_format_parse(const char *text, enum alq_log_format *format, struct alq_err *err)
-{
-    if (strcasecmp(text, "text") == 0)
-        *format = ALQ_LOG_TEXT;
-    else if (strcasecmp(text, "json") == 0)
-        *format = ALQ_LOG_JSON;
-    else
-        return alq_err_set(err, ALQ_EINVAL, "log format \"%.40s\" is neither text nor json", text);
-    return 0;
+    atomic_store_explicit(&settings.level, (int)level, memory_order_relaxed);
 }
 
 int alq_log_enabled(enum alq_log_level level)
 {
-    return level <= settings.level;
+    return (int)level <= atomic_load_explicit(&settings.level, memory_order_relaxed);
 }
 
 static void build(struct line *l, enum alq_log_level level, const char *module,

@@ -22,8 +22,9 @@ struct alq_log_kv {
  * line waits for its reader: it is dropped, and a later line tells how many were. */
 void alq_log_init(enum alq_log_level level, enum alq_log_format format, int fd);
 
-int alq_log_level_parse(const char *text, enum alq_log_level *level, struct alq_err *err);
-int alq_log_format_parse(const char *text, enum alq_log_format *format, struct alq_err *err);
+/* Any thread, from now on. */
+void alq_log_set_level(enum alq_log_level level);
+
 int alq_log_enabled(enum alq_log_level level);
 
 /* kv ends with a pair whose key is NULL; kv itself may be NULL. */

@@ -107,6 +107,13 @@ struct alq_share_tuning {
     uint64_t spill_bytes; /* spillToHost.limit; 0: nothing spills */
 };
 
+/* Limits that the operator has set in place of what was allocated. */
+struct alq_share_limit {
+    int is_set;
+    uint64_t memory_bytes;
+    uint32_t cores_pct;
+};
+
 /* One result of a claim's allocation. */
 struct alq_share_spec {
     uint32_t index; /* position among the driver's results of the claim: 0, 1, ... */
@@ -119,6 +126,7 @@ struct alq_share_spec {
     uint32_t cores_pct;                /* promised, 0..100 */
     int is_admin; /* adminAccess: sees the GPU, is promised nothing, has no limit */
     struct alq_share_tuning tuning;
+    struct alq_share_limit limit;
     char request[64];                   /* base request name (no subrequest) */
     char device[ALQ_DEVICE_NAME_BYTES]; /* as allocated */
     char share_uuid[64];                /* Kubernetes' shareID, "" when absent */

@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/admin/admin.h"
+#include "daemon/admin/shares.h"
 #include "daemon/clock.h"
 #include "daemon/config.h"
 #include "daemon/devices/control.h"
@@ -36,6 +37,7 @@
 #include "daemon/monitor/monitor.h"
 #include "daemon/node.h"
 #include "daemon/nvml/nvml.h"
+#include "daemon/reload.h"
 #include "daemon/succession.h"
 #include "daemon/work.h"
 
@@ -57,7 +59,8 @@ enum phase {
 struct daemon {
     struct alq_config cfg;
     struct event_base *base;
-    struct event *signals[2];
+    struct event *signals[3];
+    struct alq_reload reload;
     struct event *drain;
     struct event *linger;
     enum phase phase;
@@ -282,6 +285,10 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
     static const struct timeval linger = {.tv_sec = LINGER_S};
     (void)what;
     struct daemon *d = arg;
+    if (signal_number == SIGHUP) {
+        alq_reload_run(&d->reload);
+        return;
+    }
     if (d->phase != PHASE_RUNNING) {
         event_base_loopbreak(d->base);
         return;
@@ -313,7 +320,7 @@ static void daemon_fini(struct daemon *d)
     alq_kube_free(d->kube);
     alq_admin_free(d->admin);
     alq_succession_free(d->succession);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (d->signals[i])
             event_free(d->signals[i]);
     if (d->drain)
@@ -330,7 +337,7 @@ static void daemon_fini(struct daemon *d)
 
 static int open_loop(struct daemon *d, struct alq_err *err)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     struct event_config *config = event_config_new();
     if (config) {
         event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
@@ -341,13 +348,13 @@ static int open_loop(struct daemon *d, struct alq_err *err)
         d->drain = evtimer_new(d->base, on_drain, d);
     if (d->base)
         d->linger = evtimer_new(d->base, on_linger_over, d);
-    for (int i = 0; i < 2 && d->base; i++) {
+    for (int i = 0; i < 3 && d->base; i++) {
         d->signals[i] = evsignal_new(d->base, numbers[i], on_signal, d);
         if (d->signals[i])
             event_add(d->signals[i], NULL);
     }
     signal(SIGPIPE, SIG_IGN);
-    if (!d->drain || !d->linger || !d->signals[0] || !d->signals[1])
+    if (!d->drain || !d->linger || !d->signals[0] || !d->signals[1] || !d->signals[2])
         return alq_err_set(err, ALQ_ENOMEM, "event loop: out of memory");
     return 0;
 }
@@ -386,6 +393,9 @@ static int open_parts(struct daemon *d, struct alq_err *err)
     const struct alq_clock clock = alq_clock_real(d->base);
     const struct alq_admin_probes probes = {is_ready, is_live, d};
     d->admin = alq_admin_new(&d->cfg, d->base, &probes, err);
+    if (d->admin &&
+        alq_findings_register(alq_admin_findings(d->admin), alq_reload_tell, &d->reload))
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (d->admin)
         d->health = alq_health_new(d->base, d->cfg.node_name, err);
     if (d->health)
@@ -413,6 +423,8 @@ static int open_parts(struct daemon *d, struct alq_err *err)
                                          .monitor = d->monitor,
                                          .findings = alq_admin_findings(d->admin)};
     d->node = alq_node_new(&parts, err);
+    if (d->node && alq_admin_add_shares(d->admin, d->node))
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     return d->node ? 0 : err->code;
 }
 
@@ -518,6 +530,7 @@ int main(int argc, char **argv)
         alq_config_free(&d.cfg);
         return 0;
     }
+    d.reload = (struct alq_reload){.cfg = &d.cfg, .argc = argc, .argv = argv};
     alq_log_init(d.cfg.log_level, d.cfg.log_format, STDERR_FILENO);
     raise_descriptors();
     rc = daemon_init(&d, &err);

@@ -374,6 +374,16 @@ void alq_node_free(struct alq_node *n)
     free(n);
 }
 
+struct alq_prepare *alq_node_prepare(const struct alq_node *n)
+{
+    return n->state == STATE_OPEN ? n->prepare : NULL;
+}
+
+const struct alq_config *alq_node_config(const struct alq_node *n)
+{
+    return n->parts.cfg;
+}
+
 int alq_node_is_open(const struct alq_node *n)
 {
     return n->state == STATE_OPEN;

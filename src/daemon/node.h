@@ -21,6 +21,7 @@ struct alq_kube;
 struct alq_monitor;
 struct alq_node;
 struct alq_nvml_reading;
+struct alq_prepare;
 struct alq_work;
 struct event_base;
 
@@ -58,6 +59,9 @@ void alq_node_happened(struct alq_node *node, const struct alq_gpu_event *event)
 
 /* For what looks at the GPUs, or changes how they are judged. */
 struct alq_devices *alq_node_devices(struct alq_node *node);
+/* The claims, or NULL while the state is not open. */
+struct alq_prepare *alq_node_prepare(const struct alq_node *node);
+const struct alq_config *alq_node_config(const struct alq_node *node);
 
 /* Whether the state is open, and whether the API server is known to have the slices of now. */
 int alq_node_is_open(const struct alq_node *node);

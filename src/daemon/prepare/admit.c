@@ -27,6 +27,9 @@
 #define FRESH_NS (1000 * ALQ_NS_PER_MS)  /* an object that is older is asked for again */
 #define LOOKUP_NS (3000 * ALQ_NS_PER_MS) /* before the refusal; a lookup takes no longer */
 #define GRACE_NS (5000 * ALQ_NS_PER_MS)
+#define REMOVAL_NS                                                                                 \
+    (1000 * ALQ_NS_PER_MS) /* until a failed one is tried again; doubles, to 64 s                  \
+                            */
 
 void alq_promise_end(struct alq_prepare *p, struct alq_claim *claim)
 {
@@ -45,9 +48,10 @@ static void take_back(struct alq_prepare *p, struct alq_claim *claim)
     claim->take_back_ns = 0;
     if (!TAILQ_EMPTY(&claim->operations))
         return; /* the kubelet has come after all */
-    alq_warn(ALQ_LOG_KV({"uid", id.uid}),
-             "claim %s/%s is gone without an unprepare: its share is taken back", id.namespace_,
-             id.name);
+    if (!claim->removals_failed)
+        alq_warn(ALQ_LOG_KV({"uid", id.uid}),
+                 "claim %s/%s is gone without an unprepare: its share is taken back", id.namespace_,
+                 id.name);
     alq_unprepare_claim(p, &id, NULL, NULL);
 }
 
@@ -65,6 +69,14 @@ int64_t alq_holders_take_back(struct alq_prepare *p)
             next_ns = claim->take_back_ns;
     }
     return next_ns;
+}
+
+void alq_holder_remove_again(struct alq_prepare *p, struct alq_claim *claim)
+{
+    int64_t delay_ns = REMOVAL_NS << (claim->removals_failed < 6 ? claim->removals_failed : 6);
+    claim->removals_failed++;
+    claim->take_back_ns = alq_prepare_now_ns(p) + delay_ns;
+    alq_prepare_wake_by(p, claim->take_back_ns);
 }
 
 /* Whether somebody who needs the holder's room is about to be refused. */
@@ -150,20 +162,28 @@ static uint64_t first_in_line(const struct alq_operation *op)
     return 0;
 }
 
+struct alq_room_holder *alq_holders_of_others(const struct alq_operation *op, size_t *count)
+{
+    const struct alq_operation *other;
+    size_t most = op->prepare->claims.count + 1;
+    TAILQ_FOREACH(other, &op->prepare->open, open)
+    most++;
+    struct alq_room_holder *holders = calloc(most, sizeof(*holders));
+    if (holders)
+        *count = list_holders(op, 0, holders);
+    return holders;
+}
+
 /* ALQ_EBUSY when others hold what op asks for, or came earlier for it; who they are is looked up
  * only to be told. */
 static int check_room(const struct alq_operation *op, int is_told, struct alq_err *err)
 {
     struct alq_err *who = is_told ? err : NULL;
-    const struct alq_prepare *p = op->prepare;
-    size_t count = p->claims.count + 1;
-    const struct alq_operation *other;
-    TAILQ_FOREACH(other, &p->open, open)
-    count++;
-    alq_auto_free struct alq_room_holder *holders = calloc(count, sizeof(*holders));
+    size_t count = 0;
+    alq_auto_free struct alq_room_holder *holders = alq_holders_of_others(op, &count);
     if (!holders)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_room_check(op->spec, holders, list_holders(op, 0, holders), who);
+    int rc = alq_room_check(op->spec, holders, count, who);
     uint64_t first = rc ? 0 : first_in_line(op);
     return first ? alq_room_check(op->spec, holders, list_holders(op, first, holders), who) : rc;
 }
@@ -212,6 +232,9 @@ static void promise(struct alq_operation *op, int is_same)
         alq_steps_fail(op, &err);
         return;
     }
+    if (is_same)
+        alq_claim_spec_keep_limits(spec, claim->spec);
+    alq_claim_spec_keep_limits(op->spec, spec);
     op->is_in_line = 0;
     op->has_record = is_same && claim->is_completed;
     uint64_t arrival = is_same ? claim->arrival : op->arrival;

@@ -53,6 +53,7 @@ void alq_claim_forget(struct alq_claim *claim)
     claim->arrival = 0;
     claim->is_completed = claim->needs_rebuild = 0;
     claim->take_back_ns = 0;
+    claim->removals_failed = 0;
     memset(&claim->lookup, 0, sizeof(claim->lookup));
 }
 

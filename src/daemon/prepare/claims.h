@@ -27,7 +27,9 @@ struct alq_claim {
     int is_completed;            /* its files were made in this boot */
     int needs_rebuild;
     struct alq_lookup lookup; /* of its object, while it has a promise */
-    int64_t take_back_ns;     /* its object is gone: when the promise ends; 0: it is not */
+    int64_t take_back_ns;     /* when it is unprepared without the kubelet: its object is gone, or a
+                                 removal of its files has failed; 0: neither */
+    unsigned removals_failed;
 };
 
 LIST_HEAD(alq_claim_list, alq_claim);

@@ -373,6 +373,25 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
     return rc;
 }
 
+static int put_limits(struct alq_files *files, const struct alq_claim_spec *claim,
+                      struct alq_err *err)
+{
+    int rc = put_record(files, claim, ALQ_RECORD_COMPLETED, err);
+    for (uint32_t i = 0; !rc && i < claim->share_count; i++)
+        if (alq_share_is_enforced(files->cfg, &claim->shares[i]))
+            rc = alq_share_dir_ensure(files->cfg, &claim->shares[i], NULL, err);
+    return rc;
+}
+
+int alq_files_limit(struct alq_files *files, const struct alq_claim_spec *claim,
+                    const struct alq_claim_spec *before, struct alq_err *err)
+{
+    int rc = put_limits(files, claim, err);
+    if (rc)
+        put_limits(files, before, NULL);
+    return rc;
+}
+
 int alq_files_unprepare(struct alq_files *files, const char *uid, struct alq_err *err)
 {
     int rc = remove_files(files, uid, err);

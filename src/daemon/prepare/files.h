@@ -31,6 +31,11 @@ void alq_files_close(struct alq_files *files);
 int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *claim, int has_record,
                       struct alq_err *err);
 
+/* The operator has set limits: record, then control. On failure the old ones are in force, unless
+ * the disk took neither the new record nor the old one again. */
+int alq_files_limit(struct alq_files *files, const struct alq_claim_spec *claim,
+                    const struct alq_claim_spec *before, struct alq_err *err);
+
 /* Whether the sweep found the claim without a record and with containers that may run: a Prepare of
  * it that fails leaves them their files, and its promise goes on. Any thread. */
 int alq_files_is_found(const struct alq_files *files, const char *uid);

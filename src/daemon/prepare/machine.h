@@ -8,6 +8,7 @@
  *   prepare:    turn -> get -> (gpus) -> (room -> get) -> work -> end
  *   unprepare:  turn -> work -> end
  *   rebuild:    turn -> work -> end
+ *   limit:      turn -> work -> end
  */
 #ifndef ALQ_DAEMON_PREPARE_MACHINE_H
 #define ALQ_DAEMON_PREPARE_MACHINE_H
@@ -18,7 +19,7 @@
 
 #define ALQ_ANSWER_NS (1000 * ALQ_NS_PER_MS) /* of a deadline, kept for the answer itself */
 
-enum alq_operation_kind { ALQ_PREPARE, ALQ_UNPREPARE, ALQ_REBUILD };
+enum alq_operation_kind { ALQ_PREPARE, ALQ_UNPREPARE, ALQ_REBUILD, ALQ_LIMIT };
 
 enum alq_step {
     ALQ_STEP_TURN, /* another operation of the claim is the head */
@@ -27,6 +28,8 @@ enum alq_step {
     ALQ_STEP_ROOM, /* others hold what is needed, or came earlier for it */
     ALQ_STEP_WORK, /* a worker makes or removes files */
 };
+
+struct alq_room_holder;
 
 struct alq_operation {
     struct alq_job job;              /* first: jobs are operations */
@@ -57,6 +60,10 @@ struct alq_operation {
     int has_record;              /* the job repairs what is there already */
     struct alq_claim_spec *spec; /* what is asked; the worker's while ALQ_STEP_WORK */
     struct alq_err job_err;
+    char share_id[ALQ_SHARE_ID_BYTES]; /* ALQ_LIMIT, and the rest too */
+    struct alq_limit_change change;
+    uint32_t limit_index;
+    struct alq_claim_spec *before; /* the worker's: what is put back when it fails */
 };
 
 TAILQ_HEAD(alq_operation_list, alq_operation);
@@ -101,6 +108,11 @@ void alq_prepare_wake_by(struct alq_prepare *p, int64_t at_ns);
 struct alq_operation *alq_steps_start(struct alq_prepare *p, enum alq_operation_kind kind,
                                       const struct alq_claim_id *id, int64_t deadline_ns,
                                       alq_prepare_cb cb, void *arg, struct alq_err *err);
+/* The two halves of it, for who has to fill the operation. */
+struct alq_operation *alq_steps_new(struct alq_prepare *p, enum alq_operation_kind kind,
+                                    const struct alq_claim_id *id, int64_t deadline_ns,
+                                    alq_prepare_cb cb, void *arg, struct alq_err *err);
+void alq_steps_begin(struct alq_operation *op);
 /* An Unprepare has come: every Prepare before it in its claim's queue is answered with an error. */
 void alq_steps_cancel_before(struct alq_operation *unprepare);
 
@@ -125,9 +137,21 @@ void alq_admit_on_time(struct alq_operation *op);
 /* Ends the claim's promise; a lookup of it too. */
 void alq_promise_end(struct alq_prepare *p, struct alq_claim *claim);
 
+/* All who hold something but op's own claim; malloc'ed, NULL when out of memory. */
+struct alq_room_holder *alq_holders_of_others(const struct alq_operation *op, size_t *count);
+
+/* A removal of the claim's files has failed: it is tried again by and by. */
+void alq_holder_remove_again(struct alq_prepare *p, struct alq_claim *claim);
+
 /* A lookup has been answered: a claim that is gone is unprepared, at once or a little later. */
 void alq_holder_on_answer(void *prepare, struct alq_claim *claim, const json_t *object);
 /* Unprepares the claims whose time has come; when the next one's does. */
 int64_t alq_holders_take_back(struct alq_prepare *p);
+
+/* ---- limit.c ---- */
+
+/* It is its turn; the worker has ended. */
+void alq_limit_run(struct alq_operation *op);
+void alq_limit_done(struct alq_operation *op);
 
 #endif

@@ -30,7 +30,8 @@ void alq_prepare_each(const struct alq_prepare *prepare,
                       void (*see)(void *arg, const struct alq_claim_spec *claim), void *arg)
 {
     const struct alq_claim *claim;
-    LIST_FOREACH (claim, &prepare->claims.all, link) {
+    LIST_FOREACH(claim, &prepare->claims.all, link)
+    {
         if (claim->spec)
             see(arg, claim->spec);
     }
@@ -46,6 +47,17 @@ void alq_prepare_changed(struct alq_prepare *p)
 {
     if (p->on_change)
         p->on_change(p->change_arg);
+}
+
+void alq_prepare_each_state(const struct alq_prepare *prepare,
+                            void (*each)(void *arg, const struct alq_claim_spec *claim,
+                                         int is_prepared, unsigned removals_failed),
+                            void *arg)
+{
+    const struct alq_claim *claim;
+    LIST_FOREACH(claim, &prepare->claims.all, link)
+    if (claim->spec)
+        each(arg, claim->spec, claim->is_completed, claim->removals_failed);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------
@@ -207,6 +219,15 @@ void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list
             rebuild(p, claim);
     }
     alq_steps_retry(p);
+}
+
+const struct alq_gpu_list *alq_prepare_gpus(const struct alq_prepare *p, struct alq_err *why)
+{
+    if (!p->has_reading)
+        alq_err_set(why, ALQ_EAGAIN, "the GPUs have not been read yet");
+    else if (p->no_gpus.code)
+        *why = p->no_gpus;
+    return &p->gpus;
 }
 
 /* ---- life -------------------------------------------------------------------------------------

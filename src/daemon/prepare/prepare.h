@@ -73,11 +73,36 @@ void alq_prepare_start(struct alq_prepare *prepare);
 void alq_prepare_set_gpus(struct alq_prepare *prepare, const struct alq_gpu_list *list,
                           const struct alq_err *err);
 
+/* The last reading; why is set where there is none. */
+const struct alq_gpu_list *alq_prepare_gpus(const struct alq_prepare *prepare, struct alq_err *why);
+
 /* deadline_ns on CLOCK_MONOTONIC, INT64_MAX for none. Every error is retryable by the kubelet. */
 void alq_prepare_claim(struct alq_prepare *prepare, const struct alq_claim_id *id,
                        int64_t deadline_ns, alq_prepare_cb cb, void *arg);
 void alq_unprepare_claim(struct alq_prepare *prepare, const struct alq_claim_id *id,
                          alq_prepare_cb cb, void *arg);
+
+/* A share's limits as the operator wants them; what is not given stays. */
+struct alq_limit_change {
+    int is_reset; /* to what was allocated */
+    int has_memory, has_cores;
+    uint64_t memory_bytes; /* ALQ_LIMIT_MEMORY_MIN_BYTES to what the GPU has */
+    uint32_t cores_pct;
+};
+#define ALQ_LIMIT_MEMORY_MIN_BYTES (UINT64_C(1) << 20)
+
+/* Takes effect in running processes, and lasts as long as the allocation, over restarts too. cb's
+ * claim has it. ALQ_ENOENT: no such share; ALQ_EINVAL: out of range; ALQ_ENOTSUP: a share without
+ * limits; ALQ_EBUSY: others are promised what is asked; ALQ_EAGAIN: not prepared in this boot. */
+void alq_limit_share(struct alq_prepare *prepare, const char *share_id,
+                     const struct alq_limit_change *change, alq_prepare_cb cb, void *arg);
+
+/* Calls each(arg, ...) for all claims with a promise; is_prepared: its files were made in this
+ * boot; removals_failed: how often their removal has failed. */
+void alq_prepare_each_state(const struct alq_prepare *prepare,
+                            void (*each)(void *arg, const struct alq_claim_spec *claim,
+                                         int is_prepared, unsigned removals_failed),
+                            void *arg);
 
 /* Claims with a promise in force. */
 unsigned alq_prepare_count(const struct alq_prepare *prepare);

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/quantity.h"
+#include "daemon/state/claim_spec.h"
 
 #define NAMES_BYTES 128 /* of the holders in a refusal; the rest is counted */
 
@@ -24,8 +25,11 @@ static struct sum promised(const struct alq_claim_spec *claim, const char *gpu_u
         const struct alq_share_spec *s = &claim->shares[i];
         if (s->is_admin || strcmp(s->gpu_uuid, gpu_uuid) != 0)
             continue;
-        sum.memory_bytes += s->memory_bytes; /* each is below 2^63, and there are at most 32 */
-        sum.cores_pct += s->cores_pct;
+        /* The scheduler reckons with what it has allocated, the library with what is in force. */
+        uint64_t memory_bytes = alq_share_memory_in_force(s);
+        uint32_t cores_pct = alq_share_cores_in_force(s);
+        sum.memory_bytes += memory_bytes > s->memory_bytes ? memory_bytes : s->memory_bytes;
+        sum.cores_pct += cores_pct > s->cores_pct ? cores_pct : s->cores_pct;
     }
     return sum;
 }

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "daemon/cdi/label.h"
 #include "daemon/prepare/control.h"
+#include "daemon/state/claim_spec.h"
 
 char *alq_share_root(const struct alq_config *cfg)
 {
@@ -67,9 +68,9 @@ static void fill_values(const struct alq_config *cfg, const struct alq_share_spe
                         struct alq_control_values *v)
 {
     memset(v, 0, sizeof(*v));
-    v->memory_limit_bytes = share->memory_bytes;
+    v->memory_limit_bytes = alq_share_memory_in_force(share);
     v->context_estimate_bytes = cfg->context_estimate_bytes;
-    v->compute_limit_pct = share->cores_pct;
+    v->compute_limit_pct = alq_share_cores_in_force(share);
     v->policy = share->tuning.policy;
     v->priority = share->tuning.priority;
     v->log_level = share->tuning.log_level;

@@ -49,7 +49,7 @@ static void leave_step(struct alq_operation *op)
 
 static void log_end(const struct alq_operation *op, const struct alq_err *err)
 {
-    static const char *const names[] = {"prepare", "unprepare", "rebuild"};
+    static const char *const names[] = {"prepare", "unprepare", "rebuild", "limit"};
     char claim[sizeof(op->id.namespace_) + sizeof(op->id.name)], took[24], api[24];
     int64_t took_ns = alq_prepare_now_ns(op->prepare) - op->started_ns;
     snprintf(claim, sizeof(claim), "%s/%s", op->id.namespace_, op->id.name);
@@ -64,6 +64,8 @@ static void log_end(const struct alq_operation *op, const struct alq_err *err)
         alq_warn(kv, "%s failed: %s", names[op->kind], err->text);
     else if (op->kind == ALQ_REBUILD)
         alq_debug(kv, "rebuilt");
+    else if (op->kind == ALQ_LIMIT)
+        alq_debug(kv, "limited");
     else
         alq_info(kv, "%sd", names[op->kind]);
 }
@@ -102,6 +104,7 @@ static void end(struct alq_operation *op, const struct alq_err *err)
         tell_watcher(op, err);
     json_decref(op->object);
     alq_claim_spec_free(op->spec);
+    alq_claim_spec_free(op->before);
     free(op);
     if (!was_head || p->is_ending)
         return;
@@ -136,15 +139,31 @@ static void fail_with(struct alq_operation *op, int code, const char *text)
 static void work_run(struct alq_job *job)
 {
     struct alq_operation *op = (struct alq_operation *)job;
-    if (op->is_removal)
+    if (op->kind == ALQ_LIMIT)
+        alq_files_limit(op->prepare->files, op->spec, op->before, &op->job_err);
+    else if (op->is_removal)
         alq_files_unprepare(op->prepare->files, op->id.uid, &op->job_err);
     else
         alq_files_prepare(op->prepare->files, op->spec, op->has_record, &op->job_err);
 }
 
+static void limit_done(struct alq_operation *op)
+{
+    struct alq_err err = op->job_err;
+    alq_limit_done(op);
+    if (err.code)
+        alq_steps_fail(op, &err);
+    else
+        end(op, NULL);
+}
+
 static void work_done(struct alq_job *job)
 {
     struct alq_operation *op = (struct alq_operation *)job;
+    if (op->kind == ALQ_LIMIT) {
+        limit_done(op);
+        return;
+    }
     struct alq_prepare *p = op->prepare;
     struct alq_claim *claim = op->claim;
     struct alq_err err = op->job_err;
@@ -160,6 +179,8 @@ static void work_done(struct alq_job *job)
         claim->is_completed = 1;
         claim->needs_rebuild = has_failed;
     }
+    if (op->is_removal && has_failed && claim->spec)
+        alq_holder_remove_again(p, claim);
     int has_freed = !claim->spec;
     if (is_rebuild && has_failed)
         alq_warn(ALQ_LOG_KV({"uid", op->id.uid}), "not rebuilt, tried again later: %s", err.text);
@@ -257,12 +278,15 @@ static void run_next(struct alq_claim *claim)
     case ALQ_REBUILD:
         run_rebuild(op);
         break;
+    case ALQ_LIMIT:
+        alq_limit_run(op);
+        break;
     }
 }
 
-struct alq_operation *alq_steps_start(struct alq_prepare *p, enum alq_operation_kind kind,
-                                      const struct alq_claim_id *id, int64_t deadline_ns,
-                                      alq_prepare_cb cb, void *arg, struct alq_err *err)
+struct alq_operation *alq_steps_new(struct alq_prepare *p, enum alq_operation_kind kind,
+                                    const struct alq_claim_id *id, int64_t deadline_ns,
+                                    alq_prepare_cb cb, void *arg, struct alq_err *err)
 {
     struct alq_claim *claim = alq_claims_get(&p->claims, id->uid);
     struct alq_operation *op = claim ? calloc(1, sizeof(*op)) : NULL;
@@ -287,8 +311,22 @@ struct alq_operation *alq_steps_start(struct alq_prepare *p, enum alq_operation_
         op->refuse_ns = op->wake_ns = deadline_ns - ALQ_ANSWER_NS;
         alq_prepare_wake_by(p, op->wake_ns);
     }
-    if (op == TAILQ_FIRST(&claim->operations))
-        run_next(claim);
+    return op;
+}
+
+void alq_steps_begin(struct alq_operation *op)
+{
+    if (op == TAILQ_FIRST(&op->claim->operations))
+        run_next(op->claim);
+}
+
+struct alq_operation *alq_steps_start(struct alq_prepare *p, enum alq_operation_kind kind,
+                                      const struct alq_claim_id *id, int64_t deadline_ns,
+                                      alq_prepare_cb cb, void *arg, struct alq_err *err)
+{
+    struct alq_operation *op = alq_steps_new(p, kind, id, deadline_ns, cb, arg, err);
+    if (op)
+        alq_steps_begin(op);
     return op;
 }
 

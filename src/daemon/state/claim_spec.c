@@ -73,6 +73,22 @@ int alq_share_is_enforced(const struct alq_config *cfg, const struct alq_share_s
     return !share->is_admin && !(is_whole && cfg->whole_gpu == ALQ_WHOLE_GPU_PASSTHROUGH);
 }
 
+uint64_t alq_share_memory_in_force(const struct alq_share_spec *share)
+{
+    return share->limit.is_set ? share->limit.memory_bytes : share->memory_bytes;
+}
+
+uint32_t alq_share_cores_in_force(const struct alq_share_spec *share)
+{
+    return share->limit.is_set ? share->limit.cores_pct : share->cores_pct;
+}
+
+void alq_claim_spec_keep_limits(struct alq_claim_spec *claim, const struct alq_claim_spec *from)
+{
+    for (uint32_t i = 0; i < claim->share_count && i < from->share_count; i++)
+        claim->shares[i].limit = from->shares[i].limit;
+}
+
 int alq_claim_uid_is_valid(const char *uid)
 {
     size_t n = strlen(uid);

@@ -13,12 +13,20 @@ struct alq_claim_spec *alq_claim_spec_dup(const struct alq_claim_spec *claim);
 void alq_claim_spec_fini(struct alq_claim_spec *claim); /* frees what is inside */
 void alq_claim_spec_free(struct alq_claim_spec *claim); /* NULL-safe */
 
-/* Same allocation: same uid and in each result everything but where the GPU was (minor, size). */
+/* Same allocation: same uid and in each result everything but where the GPU was (minor, size) and
+ * what the operator has set. */
 int alq_claim_spec_equal(const struct alq_claim_spec *a, const struct alq_claim_spec *b);
 
 /* Whether the containers of the share get its limits, files and library. Not with adminAccess, nor
  * for a whole GPU that is passed through. */
 int alq_share_is_enforced(const struct alq_config *cfg, const struct alq_share_spec *share);
+
+/* The limits that hold: the operator's, else what was allocated. */
+uint64_t alq_share_memory_in_force(const struct alq_share_spec *share);
+uint32_t alq_share_cores_in_force(const struct alq_share_spec *share);
+
+/* Takes over the limits that the operator has set on an equal claim. */
+void alq_claim_spec_keep_limits(struct alq_claim_spec *claim, const struct alq_claim_spec *from);
 
 /* 1 to 48 letters, digits and '-', first and last no '-': a UID names files, so nothing else may
  * pass. */

@@ -36,7 +36,7 @@ static int format_header(char out[HEADER_MAX_BYTES], uint32_t crc, size_t len)
 
 static json_t *share_json(const struct alq_share_spec *s, const char *pool)
 {
-    return json_pack(
+    json_t *share = json_pack(
         "{s:s, s:I, s:I, s:I, s:i, s:b, s:{s:i, s:i, s:i, s:i, s:I}, s:s, s:s, s:s, s:s}", "gpu",
         s->gpu_uuid, "minor", (json_int_t)s->gpu_minor, "gpuMemory",
         (json_int_t)s->gpu_memory_bytes, "memory", (json_int_t)s->memory_bytes, "cores",
@@ -44,6 +44,14 @@ static json_t *share_json(const struct alq_share_spec *s, const char *pool)
         "priority", (int)s->tuning.priority, "logLevel", (int)s->tuning.log_level, "waitSeconds",
         (int)s->tuning.wait_s, "spill", (json_int_t)s->tuning.spill_bytes, "request", s->request,
         "pool", pool, "device", s->device, "shareID", s->share_uuid);
+    if (share && s->limit.is_set &&
+        json_object_set_new(share, "limit",
+                            json_pack("{s:I, s:i}", "memory", (json_int_t)s->limit.memory_bytes,
+                                      "cores", (int)s->limit.cores_pct))) {
+        json_decref(share);
+        return NULL;
+    }
+    return share;
 }
 
 int alq_record_encode(const struct alq_record *record, char **data, size_t *len,
@@ -119,6 +127,16 @@ static int take_u32(const json_t *object, const char *key, uint32_t max, uint32_
     return rc;
 }
 
+/* What the operator has set; most shares, and all records before it was known, have none. */
+static int take_limit(const json_t *object, struct alq_share_limit *limit, struct alq_err *err)
+{
+    if (!object)
+        return 0;
+    limit->is_set = 1;
+    int rc = take_number(object, "memory", INT64_MAX, &limit->memory_bytes, err);
+    return rc ? rc : take_u32(object, "cores", ALQ_CORES_ALL, &limit->cores_pct, err);
+}
+
 static int take_share(const json_t *object, const char *uid, uint32_t index,
                       struct alq_share_spec *s, char **pool, struct alq_err *err)
 {
@@ -142,6 +160,8 @@ static int take_share(const json_t *object, const char *uid, uint32_t index,
         rc = take_u32(tuning, "waitSeconds", ALQ_WAIT_MAX_S, &s->tuning.wait_s, err);
     if (!rc && json_object_get(tuning, "spill")) /* nor in those before spillToHost */
         rc = take_number(tuning, "spill", INT64_MAX, &s->tuning.spill_bytes, err);
+    if (!rc)
+        rc = take_limit(json_object_get(object, "limit"), &s->limit, err);
     if (!rc)
         rc = take_text(object, "request", s->request, sizeof(s->request), err);
     if (!rc)

@@ -162,26 +162,6 @@ static void level_below_the_limit_writes_nothing(void **state)
     assert_false(alq_log_enabled(ALQ_LOG_INFO));
 }
 
-static void parse_known_names_gives_values_else_error(void **state)
-{
-    (void)state;
-    enum alq_log_level level;
-    enum alq_log_format format;
-    struct alq_err err = ALQ_ERR_INIT;
-    assert_int_equal(alq_log_level_parse("error", &level, &err), 0);
-    assert_int_equal(level, ALQ_LOG_ERROR);
-    assert_int_equal(alq_log_level_parse("Debug", &level, &err), 0);
-    assert_int_equal(level, ALQ_LOG_DEBUG);
-    assert_int_equal(alq_log_format_parse("json", &format, &err), 0);
-    assert_int_equal(format, ALQ_LOG_JSON);
-    assert_int_equal(err.code, ALQ_OK);
-    assert_int_equal(alq_log_level_parse("loud", &level, &err), ALQ_EINVAL);
-    assert_non_null(strstr(err.text, "\"loud\""));
-    assert_int_equal(level, ALQ_LOG_DEBUG);
-    assert_int_equal(alq_log_format_parse("xml", &format, &err), ALQ_EINVAL);
-    assert_non_null(strstr(err.text, "\"xml\""));
-}
-
 /* ---- a reader that does not read ---------------------------------------------------------------
  */
 
@@ -295,7 +275,6 @@ int main(void)
         cmocka_unit_test(write_to_a_full_socket_drops_and_counts),
         cmocka_unit_test(write_to_a_full_pipe_of_another_user_drops_and_counts),
         with_pipe(write_without_a_reader_is_dropped),
-        cmocka_unit_test(parse_known_names_gives_values_else_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

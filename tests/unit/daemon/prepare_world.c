@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "daemon/state/claim_spec.h"
 #include "prepare_world.h"
 
 #define DRIVER "hami-core-gpu.project-hami.io"
@@ -55,7 +56,18 @@ int alq_files_prepare(struct alq_files *files, const struct alq_claim_spec *clai
         return alq_err_set(err, ALQ_EIO, "disk full");
     }
     assert_true(!has_record || f->is_made);
-    *f = (struct world_files){.is_made = 1, .cores = claim->shares[0].cores_pct};
+    *f = (struct world_files){.is_made = 1, .cores = alq_share_cores_in_force(&claim->shares[0])};
+    return 0;
+}
+
+int alq_files_limit(struct alq_files *files, const struct alq_claim_spec *claim,
+                    const struct alq_claim_spec *before, struct alq_err *err)
+{
+    (void)files;
+    (void)before;
+    if (world.is_failing)
+        return alq_err_set(err, ALQ_EIO, "disk full");
+    world.files[number_of(claim->uid)].cores = alq_share_cores_in_force(&claim->shares[0]);
     return 0;
 }
 
@@ -274,7 +286,7 @@ static void on_end(void *arg, const struct alq_claim_spec *claim, const struct a
         assert_int_equal(number_of(claim->uid), call->n);
         call->cores = claim->shares[0].cores_pct;
         assert_true(world.files[call->n].is_made);
-        assert_int_equal(world.files[call->n].cores, call->cores);
+        assert_int_equal(world.files[call->n].cores, alq_share_cores_in_force(&claim->shares[0]));
     } else if (!err) {
         assert_null(claim);
         assert_false(world.files[call->n].is_made);

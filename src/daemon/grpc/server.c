@@ -248,6 +248,26 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
         evconnlistener_enable(server->listener);
 }
 
+/* In place of the listener that there was. */
+static int open_listener(struct alq_grpc_server *server, struct alq_err *err)
+{
+    int fd = -1;
+    int rc = alq_unix_listen(server->path, 0600, ALQ_NO_GROUP, &server->file, &fd, err);
+    if (rc)
+        return rc;
+    struct evconnlistener *listener = evconnlistener_new(
+        server->base, on_accept, server, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    if (!listener) {
+        close(fd);
+        return alq_err_set(err, ALQ_ENOMEM, "listening on %s: out of memory", server->path);
+    }
+    evconnlistener_set_error_cb(listener, on_accept_error);
+    if (server->listener)
+        evconnlistener_free(server->listener);
+    server->listener = listener;
+    return 0;
+}
+
 struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char *path,
                                             const struct alq_grpc_method *methods,
                                             struct alq_err *err)
@@ -263,23 +283,20 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
     server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     LIST_INIT(&server->connections);
     server->resume = evtimer_new(base, on_resume, server);
-    int fd = -1;
     if (!server->path || !server->resume)
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    else if (!alq_unix_listen(path, 0600, ALQ_NO_GROUP, &server->file, &fd, err)) {
-        server->listener = evconnlistener_new(base, on_accept, server,
-                                              LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
-        if (!server->listener) {
-            alq_err_set(err, ALQ_ENOMEM, "listening on %s: out of memory", path);
-            close(fd);
-        }
-    }
-    if (!server->listener) {
-        alq_grpc_server_free(server);
-        return NULL;
-    }
-    evconnlistener_set_error_cb(server->listener, on_accept_error);
-    return server;
+    else if (!open_listener(server, err))
+        return server;
+    alq_grpc_server_free(server);
+    return NULL;
+}
+
+int alq_grpc_server_renew(struct alq_grpc_server *server, struct alq_err *err)
+{
+    if (!server || !server->listener || alq_unix_file_is_there(&server->file))
+        return 0;
+    int rc = open_listener(server, err);
+    return rc ? rc : 1;
 }
 
 void alq_grpc_server_shutdown(struct alq_grpc_server *server)

@@ -30,6 +30,7 @@
 #include "daemon/kube/events.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kubelet/dra.h"
+#include "daemon/kubelet/gone.h"
 #include "daemon/kubelet/health.h"
 #include "daemon/kubelet/registration.h"
 #include "daemon/kubelet/rival.h"
@@ -81,9 +82,22 @@ struct daemon {
     struct alq_grpc_method methods[8]; /* of both */
     struct alq_registration *registration;
     struct alq_sockets sockets;
+    struct alq_gone *gone;
     struct alq_grpc_server *dra_server;
     struct alq_grpc_server *registration_server;
 };
+
+static int make_dirs(const struct alq_config *cfg, struct alq_err *err)
+{
+    alq_auto_free char *dir = alq_str_printf("%s/%s", cfg->kubelet_plugins_dir, cfg->driver_name);
+    if (!dir)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    int rc = alq_file_mkdirs(dir, 0750, err);
+    if (rc)
+        return alq_err_wrap(err, "--kubelet-plugins-dir");
+    rc = alq_file_mkdirs(cfg->kubelet_registry_dir, 0755, err);
+    return rc ? alq_err_wrap(err, "--kubelet-registry-dir") : 0;
+}
 
 static void end_by(struct daemon *d, const struct alq_err *err)
 {
@@ -94,6 +108,25 @@ static void end_by(struct daemon *d, const struct alq_err *err)
 
 /* ---- the state and who has it -----------------------------------------------------------------
  */
+
+/* Somebody has taken a socket away: without it the kubelet, or the operator, does not find us. */
+static void on_gone(void *arg)
+{
+    struct daemon *d = arg;
+    struct alq_grpc_server *const servers[] = {d->dra_server, d->registration_server};
+    if (d->phase != PHASE_RUNNING)
+        return;
+    make_dirs(&d->cfg, NULL);
+    alq_admin_look(d->admin);
+    for (size_t i = 0; i < 2; i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        int rc = alq_grpc_server_renew(servers[i], &err);
+        if (rc > 0)
+            alq_warn(NULL, "a socket for the kubelet was taken away; made again");
+        else if (rc < 0)
+            alq_error(NULL, "a socket for the kubelet was taken away: %s; tried again", err.text);
+    }
+}
 
 /* The kubelet may know us from now on. */
 static int open_registration(struct daemon *d, struct alq_err *err)
@@ -307,6 +340,7 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
 
 static void daemon_fini(struct daemon *d)
 {
+    alq_gone_free(d->gone);
     alq_grpc_server_free(d->registration_server);
     alq_nvml_stop(alq_steal(&d->nvml)); /* a sample may still be asked for */
     alq_work_free(d->work);             /* its jobs end in operations and calls, so before both */
@@ -367,12 +401,9 @@ static int open_dirs(struct daemon *d, struct alq_err *err)
         alq_str_printf("%s/%s", d->cfg.kubelet_plugins_dir, d->cfg.driver_name);
     if (!dir)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_file_mkdirs(dir, 0750, err);
+    int rc = make_dirs(&d->cfg, err);
     if (rc)
-        return alq_err_wrap(err, "--kubelet-plugins-dir");
-    rc = alq_file_mkdirs(d->cfg.kubelet_registry_dir, 0755, err);
-    if (rc)
-        return alq_err_wrap(err, "--kubelet-registry-dir");
+        return rc;
     d->succession = alq_succession_new(d->base, dir, d->cfg.pod_uid != NULL, &calls, err);
     return d->succession ? 0 : err->code;
 }
@@ -438,6 +469,17 @@ static void join_methods(struct daemon *d)
             d->methods[n++] = *m;
 }
 
+static int watch_sockets(struct daemon *d, struct alq_err *err)
+{
+    alq_auto_free char *plugin =
+        alq_str_printf("%s/%s", d->cfg.kubelet_plugins_dir, d->cfg.driver_name);
+    const char *const dirs[] = {plugin, d->cfg.kubelet_registry_dir, d->cfg.run_dir, NULL};
+    if (!plugin)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    d->gone = alq_gone_new(d->base, dirs, on_gone, d, err);
+    return d->gone ? 0 : err->code;
+}
+
 static int open_socket(struct daemon *d, struct alq_err *err)
 {
     int rc = alq_sockets_name(&d->cfg, &d->sockets, err);
@@ -453,7 +495,7 @@ static int open_socket(struct daemon *d, struct alq_err *err)
         return err->code;
     join_methods(d);
     d->dra_server = alq_grpc_server_new(d->base, d->sockets.dra, d->methods, err);
-    return d->dra_server ? 0 : err->code;
+    return d->dra_server ? watch_sockets(d, err) : err->code;
 }
 
 static int daemon_init(struct daemon *d, struct alq_err *err)

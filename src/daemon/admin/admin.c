@@ -129,12 +129,17 @@ static void listen_admin(struct alq_admin *a)
          "the admin socket");
 }
 
+void alq_admin_look(struct alq_admin *a)
+{
+    listen_tcp(a);
+    listen_admin(a);
+}
+
 static void on_again(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    listen_tcp(arg);
-    listen_admin(arg);
+    alq_admin_look(arg);
 }
 
 void alq_admin_open(struct alq_admin *a)

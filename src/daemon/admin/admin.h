@@ -35,6 +35,9 @@ struct alq_findings *alq_admin_findings(struct alq_admin *admin);
 void alq_admin_open(struct alq_admin *admin);
 void alq_admin_close(struct alq_admin *admin);
 
+/* Listens again where it should and does not. */
+void alq_admin_look(struct alq_admin *admin);
+
 /* Answers with a JSON value, taken over (NULL: out of memory). */
 void alq_admin_answer(struct alq_http_call *call, int status, json_t *value);
 

@@ -55,8 +55,10 @@ struct alq_gone *alq_gone_new(struct event_base *base, const char *const *dirs,
     static const struct timeval period = {.tv_sec = ALQ_GONE_PERIOD_S};
     struct alq_gone *g = calloc(1, sizeof(*g));
     int is_whole = g != NULL;
-    for (; is_whole && dirs[g->count] && g->count < ALQ_GONE_DIRS_MAX; g->count += is_whole)
-        is_whole = (g->dirs[g->count] = strdup(dirs[g->count])) != NULL;
+    for (; is_whole && dirs[g->count] && g->count < ALQ_GONE_DIRS_MAX; g->count++) {
+        g->dirs[g->count] = strdup(dirs[g->count]);
+        is_whole = g->dirs[g->count] != NULL;
+    }
     if (is_whole) {
         g->on_gone = on_gone;
         g->arg = arg;

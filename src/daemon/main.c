@@ -38,6 +38,7 @@
 #include "daemon/monitor/monitor.h"
 #include "daemon/node.h"
 #include "daemon/nvml/nvml.h"
+#include "daemon/privileges.h"
 #include "daemon/reload.h"
 #include "daemon/succession.h"
 #include "daemon/work.h"
@@ -575,7 +576,9 @@ int main(int argc, char **argv)
     d.reload = (struct alq_reload){.cfg = &d.cfg, .argc = argc, .argv = argv};
     alq_log_init(d.cfg.log_level, d.cfg.log_format, STDERR_FILENO);
     raise_descriptors();
-    rc = daemon_init(&d, &err);
+    rc = alq_privileges_drop(&err);
+    if (!rc)
+        rc = daemon_init(&d, &err);
     if (rc) {
         alq_error(NULL, "cannot start: %s", err.text);
     } else {

@@ -275,6 +275,54 @@ class Operations(unittest.TestCase):
         self.peer.prepare()  # who was connected stays so
 
 
+@unittest.skipIf(os.geteuid() != 0, "capabilities need root")
+@unittest.skipUnless(shutil.which("setpriv"), "setpriv is not installed")
+class Capabilities(unittest.TestCase):
+    NEEDED = {"chown": 0, "dac_override": 1, "fowner": 3, "mknod": 27, "sys_ptrace": 19}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = OpsWorld()
+        cls.addClassCleanup(cls.world.close)
+
+    @staticmethod
+    def with_only(names):
+        return ["setpriv", "--bounding-set", ",".join(["-all", *(f"+{n}" for n in names)])]
+
+    def test_list_suffices_and_nothing_else_is_kept(self):
+        self.world.start(prefix=self.with_only(self.NEEDED))
+        self.addCleanup(self.world.stop)
+        peer = self.world.peer()
+        self.addCleanup(peer.close)
+        claim = self.world.claim("least", [result(cores="30", memory="4Gi")])
+        self.assertFalse(peer.prepare(claim)[claim[2]].error)
+        self.assertEqual(self.world.tool("set", f"{claim[2]}-0", "--cores", "10")[0], 0)
+        self.assertFalse(peer.unprepare(claim)[claim[2]].error)
+        self.check_kept()
+
+    def test_others_are_dropped_for_good(self):
+        self.world.start()
+        self.addCleanup(self.world.stop)
+        self.check_kept()
+
+    def check_kept(self):
+        mask = sum(1 << bit for bit in self.NEEDED.values())
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.world.daemon.pid)], stdout=subprocess.PIPE, text=True, check=False)
+        for pid in (self.world.daemon.pid, *map(int, children.stdout.split())):
+            with open(f"/proc/{pid}/status", encoding="ascii") as file:
+                status = dict(line.split(":", 1) for line in file)
+            for name in ("CapPrm", "CapEff", "CapBnd"):
+                self.assertEqual(int(status[name], 16), mask, f"{name} of {pid}")
+            self.assertEqual(status["NoNewPrivs"].strip(), "1")
+
+    def test_one_that_is_missing_is_named(self):
+        for missing in self.NEEDED:
+            command = [*self.with_only(n for n in self.NEEDED if n != missing), *self.world.command()]
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=20, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"capability CAP_{missing.upper()} is missing: it is needed", done.stderr)
+
+
 class Starts(unittest.TestCase):
     """Daemons that start in a world that is not as it should be."""
 

@@ -126,8 +126,8 @@ static void see_share(struct sync *s, const struct alq_claim_spec *claim,
     w->is_admin = (uint8_t)(share->is_admin != 0);
     w->is_enforced = (uint8_t)(alq_share_is_enforced(s->shares->cfg, share) != 0);
     w->is_exclusive = !w->is_enforced && !w->is_admin;
-    w->limit_bytes = share->is_admin ? 0 : share->memory_bytes;
-    w->cores_pct = share->is_admin ? 0 : share->cores_pct;
+    w->limit_bytes = share->is_admin ? 0 : alq_share_memory_in_force(share);
+    w->cores_pct = share->is_admin ? 0 : alq_share_cores_in_force(share);
     w->is_seen = label(w, claim, share) == 0;
     if (!w->is_seen)
         s->rc = -1;

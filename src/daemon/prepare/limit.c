@@ -125,6 +125,7 @@ void alq_limit_done(struct alq_operation *op)
     share->limit = (op->job_err.code ? op->before : op->spec)->shares[op->limit_index].limit;
     if (op->job_err.code)
         return;
+    alq_prepare_changed(op->prepare);
     char memory[24], cores[8];
     snprintf(memory, sizeof(memory), "%" PRIu64, alq_share_memory_in_force(share));
     snprintf(cores, sizeof(cores), "%" PRIu32, alq_share_cores_in_force(share));

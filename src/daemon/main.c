@@ -69,6 +69,7 @@ struct daemon {
     int drain_left_ms;
     int rc;
     struct alq_admin *admin;
+    struct alq_admin_sources sources;
     struct alq_succession *succession;
     int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
@@ -455,7 +456,8 @@ static int open_parts(struct daemon *d, struct alq_err *err)
                                          .monitor = d->monitor,
                                          .findings = alq_admin_findings(d->admin)};
     d->node = alq_node_new(&parts, err);
-    if (d->node && alq_admin_add_shares(d->admin, d->node))
+    d->sources = (struct alq_admin_sources){d->node, d->monitor};
+    if (d->node && alq_admin_add_shares(d->admin, &d->sources))
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     return d->node ? 0 : err->code;
 }

@@ -179,6 +179,7 @@ class Operations(unittest.TestCase):
         self.assertEqual((told["name"], told["prepared"], told["shares"]), ("told", True, [share]))
         told, = (s for s in self.world.get("/v1/shares")["shares"] if s["id"] == share)
         self.assertEqual(told["limits"], {"memoryBytes": 4 * GiB, "cores": 30})
+        self.assertEqual(told["usage"], {"countedBytes": 0, "overheadBytes": 0, "peakBytes": 0, "processes": 0})
         self.assertEqual(json.loads(ask(self.world.admin, f"/v1/shares/{share}")[1]), told)
 
     def test_limits_set_are_in_force_and_never_more_than_the_gpu_has(self):
@@ -217,7 +218,7 @@ class Operations(unittest.TestCase):
         _, share = self.share("tool", "20", "3Gi")
         status, out, _ = self.world.tool("shares")
         self.assertEqual(status, 0)
-        self.assertRegex(out, rf"{share} +default/tool +hami-gpu-0 +3Gi +20 ")
+        self.assertRegex(out, rf"{share} +default/tool +hami-gpu-0 +3Gi +20 +0 +0 +0 +0\n")
         status, out, _ = self.world.tool("shares", "--output", "json")
         self.assertIn(share, [s["id"] for s in json.loads(out)["shares"]])
         self.assertRegex(self.world.tool("version")[1], r"^aliquot \S+\naliquotd \S+ \(driver ")

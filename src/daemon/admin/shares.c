@@ -12,6 +12,8 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "daemon/monitor/monitor.h"
+#include "daemon/monitor/usage.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/claim_spec.h"
 
@@ -19,9 +21,10 @@
 
 static const char *const policies[] = {"Hard", "Burst", "None"};
 
-static struct alq_prepare *need_state(struct alq_http_call *call, const struct alq_node *node)
+static struct alq_prepare *need_state(struct alq_http_call *call,
+                                      const struct alq_admin_sources *from)
 {
-    struct alq_prepare *prepare = alq_node_prepare(node);
+    struct alq_prepare *prepare = alq_node_prepare(from->node);
     if (!prepare)
         alq_http_fail(call, 503, "this instance has not got the node's state (%s)",
                       "another one has it, or it is being opened");
@@ -69,8 +72,8 @@ static json_t *gpu_json(const struct alq_gpu *gpu, const struct alq_prepare *pre
 static void on_gpus(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
 {
     (void)request;
-    const struct alq_node *node = arg;
-    const struct alq_prepare *prepare = need_state(call, node);
+    const struct alq_admin_sources *from = arg;
+    const struct alq_prepare *prepare = need_state(call, from);
     if (!prepare)
         return;
     struct alq_err why = ALQ_ERR_INIT;
@@ -91,23 +94,37 @@ static json_t *limits_json(uint64_t memory_bytes, uint32_t cores_pct)
                      (int)cores_pct);
 }
 
-static json_t *share_json(const struct alq_node *node, const struct alq_claim_spec *claim,
+static json_t *usage_json(const struct alq_usage *usage)
+{
+    return json_pack("{s:I, s:I, s:I, s:i, s:s*}", "countedBytes", (json_int_t)usage->counted_bytes,
+                     "overheadBytes", (json_int_t)usage->overhead_bytes, "peakBytes",
+                     (json_int_t)usage->counters.peak_bytes, "processes", (int)usage->processes,
+                     "error", usage->flaw);
+}
+
+static json_t *share_json(const struct alq_admin_sources *from, const struct alq_claim_spec *claim,
                           const struct alq_share_spec *s)
 {
-    int is_enforced = alq_share_is_enforced(alq_node_config(node), s);
-    return json_pack("{s:s, s:{s:s, s:s, s:s}, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:b, s:s, s:i}",
-                     "id", s->share_id, "claim", "namespace", claim->namespace_, "name",
-                     claim->name, "uid", claim->uid, "request", s->request, "device", s->device,
-                     "gpu", s->gpu_uuid, "adminAccess", s->is_admin, "enforced", is_enforced,
-                     "allocated", limits_json(s->memory_bytes, s->cores_pct), "limits",
-                     limits_json(alq_share_memory_in_force(s), alq_share_cores_in_force(s)),
-                     "changed", s->limit.is_set, "policy",
-                     policies[s->tuning.policy <= ALQ_POLICY_NONE ? s->tuning.policy : 0],
-                     "priority", (int)s->tuning.priority);
+    int is_enforced = alq_share_is_enforced(alq_node_config(from->node), s);
+    json_t *share =
+        json_pack("{s:s, s:{s:s, s:s, s:s}, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:b, s:s, s:i}",
+                  "id", s->share_id, "claim", "namespace", claim->namespace_, "name", claim->name,
+                  "uid", claim->uid, "request", s->request, "device", s->device, "gpu", s->gpu_uuid,
+                  "adminAccess", s->is_admin, "enforced", is_enforced, "allocated",
+                  limits_json(s->memory_bytes, s->cores_pct), "limits",
+                  limits_json(alq_share_memory_in_force(s), alq_share_cores_in_force(s)), "changed",
+                  s->limit.is_set, "policy",
+                  policies[s->tuning.policy <= ALQ_POLICY_NONE ? s->tuning.policy : 0], "priority",
+                  (int)s->tuning.priority);
+    const struct alq_usage *usage =
+        from->monitor && is_enforced ? alq_monitor_usage(from->monitor, s->share_id) : NULL;
+    if (share && usage)
+        json_object_set_new(share, "usage", usage_json(usage));
+    return share;
 }
 
 struct listing {
-    const struct alq_node *node;
+    const struct alq_admin_sources *from;
     json_t *list;
     const char *only; /* a share's id; NULL: all */
 };
@@ -120,7 +137,7 @@ static void list_shares(void *arg, const struct alq_claim_spec *claim, int is_pr
     struct listing *l = arg;
     for (uint32_t i = 0; i < claim->share_count; i++)
         if (!l->only || !strcmp(l->only, claim->shares[i].share_id))
-            json_array_append_new(l->list, share_json(l->node, claim, &claim->shares[i]));
+            json_array_append_new(l->list, share_json(l->from, claim, &claim->shares[i]));
 }
 
 static void list_claims(void *arg, const struct alq_claim_spec *claim, int is_prepared,
@@ -136,14 +153,15 @@ static void list_claims(void *arg, const struct alq_claim_spec *claim, int is_pr
                                              (int)removals_failed, "shares", ids));
 }
 
-static void answer_list(struct alq_http_call *call, const struct alq_node *node, const char *key,
+static void answer_list(struct alq_http_call *call, const struct alq_admin_sources *from,
+                        const char *key,
                         void (*each)(void *arg, const struct alq_claim_spec *claim, int is_prepared,
                                      unsigned removals_failed))
 {
-    const struct alq_prepare *prepare = need_state(call, node);
+    const struct alq_prepare *prepare = need_state(call, from);
     if (!prepare)
         return;
-    struct listing l = {.node = node, .list = json_array()};
+    struct listing l = {.from = from, .list = json_array()};
     alq_prepare_each_state(prepare, each, &l);
     alq_admin_answer(call, 200, json_pack("{s:o}", key, l.list));
 }
@@ -163,12 +181,13 @@ static void on_shares(void *arg, struct alq_http_call *call, const struct alq_ht
 /* ---- one share --------------------------------------------------------------------------------
  */
 
-static void answer_share(struct alq_http_call *call, const struct alq_node *node, const char *id)
+static void answer_share(struct alq_http_call *call, const struct alq_admin_sources *from,
+                         const char *id)
 {
-    const struct alq_prepare *prepare = need_state(call, node);
+    const struct alq_prepare *prepare = need_state(call, from);
     if (!prepare)
         return;
-    struct listing l = {.node = node, .list = json_array(), .only = id};
+    struct listing l = {.from = from, .list = json_array(), .only = id};
     alq_prepare_each_state(prepare, list_shares, &l);
     json_t *share = json_incref(json_array_get(l.list, 0));
     json_decref(l.list);
@@ -224,7 +243,7 @@ static int take_change(const struct alq_http_request *request, struct alq_limit_
 
 struct change {
     struct alq_http_call *call;
-    const struct alq_node *node;
+    const struct alq_admin_sources *from;
     char id[ALQ_SHARE_ID_BYTES];
 };
 
@@ -255,21 +274,21 @@ static void on_changed(void *arg, const struct alq_claim_spec *claim, const stru
     if (err)
         alq_http_fail(c->call, status_of(err->code), "%s", err->text);
     else
-        answer_share(c->call, c->node, c->id);
+        answer_share(c->call, c->from, c->id);
     free(c);
 }
 
 static void on_share(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
 {
-    const struct alq_node *node = arg;
+    const struct alq_admin_sources *from = arg;
     const char *id = request->path + strlen(SHARES_PATH);
     if (!strcmp(request->method, "GET")) {
-        answer_share(call, node, id);
+        answer_share(call, from, id);
         return;
     }
     struct alq_limit_change change = {0};
     struct alq_err err = ALQ_ERR_INIT;
-    struct alq_prepare *prepare = need_state(call, node);
+    struct alq_prepare *prepare = need_state(call, from);
     if (!prepare)
         return;
     if (take_change(request, &change, &err)) {
@@ -282,7 +301,7 @@ static void on_share(void *arg, struct alq_http_call *call, const struct alq_htt
         return;
     }
     c->call = call;
-    c->node = node;
+    c->from = from;
     snprintf(c->id, sizeof(c->id), "%s", id);
     alq_limit_share(prepare, id, &change, on_changed, c);
 }
@@ -303,17 +322,18 @@ static void tell_claim(void *arg, const struct alq_claim_spec *claim, int is_pre
 
 static void tell_findings(void *arg, struct alq_findings *f)
 {
-    const struct alq_prepare *prepare = alq_node_prepare(arg);
+    const struct alq_prepare *prepare =
+        alq_node_prepare(((const struct alq_admin_sources *)arg)->node);
     if (prepare)
         alq_prepare_each_state(prepare, tell_claim, f);
 }
 
-int alq_admin_add_shares(struct alq_admin *admin, struct alq_node *node)
+int alq_admin_add_shares(struct alq_admin *admin, struct alq_admin_sources *from)
 {
     struct alq_http *http = alq_admin_http(admin);
-    int rc = alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/gpus", on_gpus, node);
-    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/claims", on_claims, node);
-    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/shares", on_shares, node);
-    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET PUT PATCH", SHARES_PATH, on_share, node);
-    return rc | alq_findings_register(alq_admin_findings(admin), tell_findings, node);
+    int rc = alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/gpus", on_gpus, from);
+    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/claims", on_claims, from);
+    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/shares", on_shares, from);
+    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET PUT PATCH", SHARES_PATH, on_share, from);
+    return rc | alq_findings_register(alq_admin_findings(admin), tell_findings, from);
 }

@@ -10,7 +10,15 @@
 #include "daemon/admin/admin.h"
 #include "daemon/node.h"
 
-/* Adds the paths. node outlives admin's last answer. -1: out of memory. */
-int alq_admin_add_shares(struct alq_admin *admin, struct alq_node *node);
+struct alq_monitor;
+
+/* What the answers are made of; outlives admin's last one. */
+struct alq_admin_sources {
+    struct alq_node *node;
+    const struct alq_monitor *monitor; /* NULL: there is none, and no usage in the answers */
+};
+
+/* Adds the paths. sources is borrowed for as long. -1: out of memory. */
+int alq_admin_add_shares(struct alq_admin *admin, struct alq_admin_sources *sources);
 
 #endif

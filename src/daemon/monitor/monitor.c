@@ -280,3 +280,9 @@ void alq_monitor_free(struct alq_monitor *m)
     free(m->loads);
     free(m);
 }
+
+const struct alq_usage *alq_monitor_usage(const struct alq_monitor *m, const char *share_id)
+{
+    const struct alq_watched *w = alq_shares_find(&m->shares, share_id);
+    return w ? &w->f.usage : NULL;
+}

@@ -17,6 +17,7 @@
 struct alq_http;
 struct alq_monitor;
 struct alq_prepare;
+struct alq_usage;
 struct alq_work;
 
 struct alq_monitor_parts {
@@ -40,6 +41,10 @@ void alq_monitor_close(struct alq_monitor *monitor);
 
 /* The node's GPUs, with their names (copied). */
 void alq_monitor_set_gpus(struct alq_monitor *monitor, const struct alq_gpu_list *list);
+
+/* What a share uses, of the last round; NULL while it is not watched. For the moment of the call.
+ */
+const struct alq_usage *alq_monitor_usage(const struct alq_monitor *monitor, const char *share_id);
 
 /* Serves /metrics. -1: out of memory. */
 int alq_monitor_serve(struct alq_monitor *monitor, struct alq_http *http);

@@ -177,7 +177,8 @@ class Operations(unittest.TestCase):
         self.assertEqual(gpus[0]["promised"], {"memoryBytes": 4 * GiB, "cores": 30, "shares": 1})
         told, = (c for c in self.world.get("/v1/claims")["claims"] if c["uid"] == claim[2])
         self.assertEqual((told["name"], told["prepared"], told["shares"]), ("told", True, [share]))
-        told, = (s for s in self.world.get("/v1/shares")["shares"] if s["id"] == share)
+        told = wait_for("the share's figures", lambda: next((s for s in self.world.get("/v1/shares")["shares"]
+                                                             if s["id"] == share and "usage" in s), None))
         self.assertEqual(told["limits"], {"memoryBytes": 4 * GiB, "cores": 30})
         self.assertEqual(told["usage"], {"countedBytes": 0, "overheadBytes": 0, "peakBytes": 0, "processes": 0})
         self.assertEqual(json.loads(ask(self.world.admin, f"/v1/shares/{share}")[1]), told)
@@ -216,9 +217,8 @@ class Operations(unittest.TestCase):
 
     def test_tool_prints_what_the_daemon_says(self):
         _, share = self.share("tool", "20", "3Gi")
-        status, out, _ = self.world.tool("shares")
-        self.assertEqual(status, 0)
-        self.assertRegex(out, rf"{share} +default/tool +hami-gpu-0 +3Gi +20 +0 +0 +0 +0\n")
+        line = rf"{share} +default/tool +hami-gpu-0 +3Gi +20 +0 +0 +0 +0\n"
+        wait_for("the share's figures", lambda: re.search(line, self.world.tool("shares")[1]))
         status, out, _ = self.world.tool("shares", "--output", "json")
         self.assertIn(share, [s["id"] for s in json.loads(out)["shares"]])
         self.assertRegex(self.world.tool("version")[1], r"^aliquot \S+\naliquotd \S+ \(driver ")

@@ -43,7 +43,8 @@ struct seen {
 };
 
 static struct seen seen[WORLD_CALLS];
-static int is_taken_back[WORLD_CLAIMS]; /* by the daemon itself */
+static unsigned taken_back_at[WORLD_CLAIMS]; /* by the daemon itself, before that call; 0: never */
+static int is_removal_owed[WORLD_CLAIMS];    /* one has failed since it was last prepared */
 static char trace[1024];
 
 static void note(const char *what, unsigned n)
@@ -108,6 +109,15 @@ static void answer(unsigned i, int status)
     world.objects[get.n].status = was;
 }
 
+/* The first call of the claim that is not answered; their number when all are. */
+static unsigned first_open(unsigned n)
+{
+    for (unsigned i = 0; i < world.call_count; i++)
+        if (world.calls[i].n == n && !world.calls[i].answers)
+            return i;
+    return world.call_count;
+}
+
 static void work(unsigned i, int fails)
 {
     struct alq_operation *op = world.jobs[i];
@@ -120,9 +130,13 @@ static void work(unsigned i, int fails)
     }
     if (!call && op->is_removal) {
         unsigned n = (unsigned)(op->claim->uid[1] - '0');
-        check(!world.objects[n].exists); /* only of a claim that is gone */
-        is_taken_back[n] |= !fails;
+        /* Only of a claim that is gone, or whose files the kubelet wanted to be gone. */
+        check(!world.objects[n].exists || is_removal_owed[n]);
+        if (!fails)
+            taken_back_at[n] = first_open(n);
     }
+    if (op->is_removal || !fails)
+        is_removal_owed[op->claim->uid[1] - '0'] = op->is_removal && fails;
     world_work(i, fails);
 }
 
@@ -134,6 +148,8 @@ static void judge(unsigned n)
     for (unsigned i = 0; i < world.call_count; i++) {
         const struct world_call *call = &world.calls[i];
         const struct seen *s = &seen[i];
+        if (taken_back_at[n] && i == taken_back_at[n])
+            cores = 0;
         if (call->n != n)
             continue;
         check(call->answers == 1);
@@ -158,8 +174,8 @@ static void judge(unsigned n)
             cores = 0;
         check(call->code != ALQ_EIO || s->has_failed_work);
     }
-    if (is_taken_back[n])
-        cores = 0; /* and nothing came after it: a claim that is gone stays gone */
+    if (taken_back_at[n] == world.call_count)
+        cores = 0;
     check(world.files[n].is_made == (cores != 0));
     check(world.files[n].cores == cores);
 }
@@ -167,7 +183,8 @@ static void judge(unsigned n)
 static void begin(void)
 {
     memset(seen, 0, sizeof(seen));
-    memset(is_taken_back, 0, sizeof(is_taken_back));
+    memset(taken_back_at, 0, sizeof(taken_back_at));
+    memset(is_removal_owed, 0, sizeof(is_removal_owed));
     trace[0] = '\0';
     world_start();
 }

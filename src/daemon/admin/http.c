@@ -6,6 +6,7 @@
  */
 #include "daemon/admin/http.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -499,41 +500,55 @@ int alq_http_has_admin(const struct alq_http *http)
     return http->admin.socket && alq_unix_file_is_there(&http->file);
 }
 
-static int resolve(const char *address, struct addrinfo **found, struct alq_err *err)
+struct address {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    };
+    socklen_t len;
+    int is_both; /* IPv4 and IPv6 */
+};
+
+/* Numbers only: a name would have to be asked for, and the loop would wait. */
+static int read_address(const char *text, struct address *a, struct alq_err *err)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                                   .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
-    const char *colon = strrchr(address, ':');
-    char host[128] = "";
-    size_t len = colon ? (size_t)(colon - address) : 0;
-    int is_bracketed = len > 1 && address[0] == '[' && address[len - 1] == ']';
-    if (!colon || len >= sizeof(host) ||
-        (!is_bracketed && memchr(address, ':', len))) /* whose last colon? */
-        return alq_err_set(
-            err, ALQ_EINVAL,
-            "\"%s\" is not an address and a port (127.0.0.1:9487, :9487, [::1]:9487)", address);
-    if (is_bracketed)
-        memcpy(host, address + 1, len - 2);
-    else
-        memcpy(host, address, len);
-    int rc = colon[1] ? getaddrinfo(*host ? host : NULL, colon + 1, &hints, found) : EAI_SERVICE;
-    return rc ? alq_err_set(err, ALQ_EINVAL, "\"%s\" is not an address and a port: %s", address,
-                            gai_strerror(rc))
-              : 0;
+    const char *colon = strrchr(text, ':');
+    char host[64] = "", *end = NULL;
+    unsigned long port = colon && colon[1] ? strtoul(colon + 1, &end, 10) : 0;
+    size_t len = colon ? (size_t)(colon - text) : 0;
+    int is_bracketed = len > 1 && text[0] == '[' && text[len - 1] == ']';
+    memset(a, 0, sizeof(*a));
+    if (end && !*end && port <= UINT16_MAX && len < sizeof(host)) {
+        memcpy(host, text + is_bracketed, len - (is_bracketed ? 2 : 0));
+        a->is_both = !len;
+        a->v6.sin6_port = a->v4.sin_port = htons((uint16_t)port);
+        if (a->is_both || (is_bracketed && inet_pton(AF_INET6, host, &a->v6.sin6_addr) == 1)) {
+            a->any.sa_family = AF_INET6;
+            a->len = sizeof(a->v6);
+        } else if (!is_bracketed && inet_pton(AF_INET, host, &a->v4.sin_addr) == 1) {
+            a->any.sa_family = AF_INET;
+            a->len = sizeof(a->v4);
+        }
+    }
+    return a->len ? 0
+                  : alq_err_set(err, ALQ_EINVAL,
+                                "\"%s\" is not an address and a port (127.0.0.1:9487, :9487, "
+                                "[::1]:9487)",
+                                text);
 }
 
-/* One socket for IPv4 and IPv6 where no host is named, IPv4 alone where there is no IPv6. */
-static int open_tcp(const struct addrinfo *a, int is_any, struct alq_err *err)
+static int open_tcp(const struct address *a, struct alq_err *err)
 {
-    const int on = 1, off = 0;
+    const int on = 1, is_v6_only = !a->is_both;
     alq_auto_close int fd =
-        socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+        socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     if (fd < 0)
         return alq_err_errno(err, errno, "socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (a->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, is_any ? &off : &on, sizeof(on));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, BACKLOG)) {
+    if (a->any.sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &is_v6_only, sizeof(is_v6_only));
+    if (bind(fd, &a->any, a->len) || listen(fd, BACKLOG)) {
         int code = errno == EADDRINUSE ? ALQ_EBUSY : errno == EACCES ? ALQ_EACCES : ALQ_EIO;
         return alq_err_set(err, code, "%s",
                            code == ALQ_EBUSY ? "another process has the port" : strerror(errno));
@@ -553,25 +568,22 @@ static void name_address(struct alq_http *http, int fd)
              port);
 }
 
-int alq_http_listen_tcp(struct alq_http *http, const char *address, struct alq_err *err)
+int alq_http_listen_tcp(struct alq_http *http, const char *text, struct alq_err *err)
 {
-    struct addrinfo *found = NULL;
+    struct address a;
     struct alq_err why = ALQ_ERR_INIT;
-    int fd = -1, is_any = address[0] == ':';
-    int rc = resolve(address, &found, err);
+    int rc = read_address(text, &a, err);
     if (rc)
         return rc;
-    for (int family = AF_INET6; fd < 0; family = AF_INET) {
-        for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
-            if (a->ai_family == family)
-                fd = open_tcp(a, is_any, &why);
-        if (family == AF_INET || why.code == ALQ_EBUSY)
-            break;
+    int fd = open_tcp(&a, &why);
+    if (fd < 0 && a.is_both && fd != ALQ_EBUSY) { /* a machine without IPv6 */
+        const uint16_t port = a.v6.sin6_port;
+        a = (struct address){.v4 = {.sin_family = AF_INET, .sin_port = port}, .len = sizeof(a.v4)};
+        fd = open_tcp(&a, &why);
     }
-    freeaddrinfo(found);
     if (fd < 0) {
         *err = why;
-        return alq_err_wrap(err, "listening on %s", address);
+        return alq_err_wrap(err, "listening on %s", text);
     }
     name_address(http, fd);
     return listen_on(&http->tcp, fd, err);

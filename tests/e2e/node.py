@@ -19,7 +19,7 @@ BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 sys.path.insert(0, str(REPO / "demo"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import image  # noqa: E402
-from cluster import Share, tmpfs_dir  # noqa: E402,F401
+from cluster import tmpfs_dir  # noqa: E402
 
 DRIVER = "hami-core-gpu.project-hami.io"
 NAMESPACE = "aliquot-e2e"

@@ -14,7 +14,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import image  # noqa: E402
-from node import DRIVER, NAMESPACE, PROGRAMS, REPO, Failure, Node, Share, Unusable, setting  # noqa: E402
+from node import DRIVER, NAMESPACE, PROGRAMS, REPO, Failure, Node, Unusable, setting  # noqa: E402
+from cluster import Share  # noqa: E402
 
 GiB = 1 << 30
 HOLD = "alq-demo-report && alq-demo-bisect --hold-seconds 600"

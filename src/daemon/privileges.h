@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 
-/* Keeps what is needed, in the bounding set too, and sets no_new_privs: children get no more. Run as
- * root without one that is needed: ALQ_EACCES, with its name and what it is for. As another user
+/* Keeps what is needed, in the bounding set too, and sets no_new_privs: children get no more. Run
+ * as root without one that is needed: ALQ_EACCES, with its name and what it is for. As another user
  * there may be none, and what they are for does not work. */
 int alq_privileges_drop(struct alq_err *err);
 

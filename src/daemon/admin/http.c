@@ -158,6 +158,7 @@ static void send_answer(struct connection *c, int status, int is_head, const cha
         free(body);
 }
 
+static char *error_body(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
 static char *error_body(const char *fmt, va_list ap)
 {
     char text[1024];

@@ -189,6 +189,7 @@ class Cluster:
             "--kubelet-registry-dir", self.dir / "kubelet/plugins_registry",
             "--cdi-dir", self.cdi_dir, "--state-dir", self.state_dir, "--run-dir", self.run_dir,
             "--driver-root", self.dir / "driver", "--library", BUILD / "src/vgpu/libvgpu.so",
+            "--hook", BUILD / "src/hook/aliquot-hook",
             "--host-lib-dir", self.dir / "lib", "--metrics-address", "127.0.0.1:0", "--start-spread", "0s", *self.daemon_args])
 
     def start(self):

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spec builder, the strict validator and the library's installation and sweep, on the made-up
- * host of cdi_world.h. */
+/* The spec builder, on the made-up host of cdi_world.h, and the strict validator. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cdi_world.h"
 #include "conformance.h"
 #include "daemon/cdi/cdi.h"
-#include "daemon/cdi/elf.h"
+#include "daemon/cdi/inject.h"
 #include "daemon/cdi/scan.h"
 #include "daemon/cdi/validate.h"
-#include "private_mounts.h"
 
 #define UID "73086585-cd22-416e-87f8-a2f08248dd2a"
 #define MIB (1024ull * 1024)
@@ -249,6 +244,190 @@ static void id_and_path_are_as_container_runtimes_expect(void **state)
     assert_string_equal(path, "/var/run/cdi/k8s.hami-core-gpu.project-hami.io-claim_" UID ".json");
 }
 
+/* ---- what stands in the common part ---------------------------------------------------------- */
+
+/* A spec of one share of GPU 3, from a world that is laid out; hook "": none is installed. */
+static json_t *build_with_hook(struct world *w, const char *hook)
+{
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 3, 4096, 30)};
+    struct alq_claim_spec claim = {.uid = UID, .share_count = 1, .shares = shares};
+    struct alq_library library = {.library_path = "/x/libvgpu-0.so",
+                                  .preload_path = "/x/ld.so.preload-0"};
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    json_t *spec = NULL;
+    snprintf(library.hook_path, sizeof(library.hook_path), "%s", hook);
+    if (alq_driver_scan(&w->cfg, &files, &err) ||
+        alq_cdi_spec_build(&w->cfg, files, &library, &claim, &spec, &err))
+        fail_msg("%s", err.text);
+    alq_driver_files_free(files);
+    return spec;
+}
+
+static void choose(struct world *w, const char *word)
+{
+    char first[] = "default";
+    alq_auto_free char *second = strdup(word);
+    char *words[] = {first, second, NULL};
+    assert_int_equal(alq_inject_parse(words, &w->cfg.inject_sets, NULL), 0);
+}
+
+/* The arguments of the hook with that command, joined by spaces; NULL: there is none. */
+static const char *hook_args(const json_t *edits, const char *command)
+{
+    static char text[512];
+    size_t i, j;
+    json_t *hook, *arg;
+    json_array_foreach (json_object_get(edits, "hooks"), i, hook) {
+        const json_t *args = json_object_get(hook, "args");
+        if (strcmp(json_string_value(json_array_get(args, 1)), command) != 0)
+            continue;
+        assert_string_equal(alq_json_str(hook, "hookName"), "createContainer");
+        assert_string_equal(alq_json_str(hook, "path"), "/x/aliquot-hook-0");
+        assert_string_equal(json_string_value(json_array_get(args, 0)), "aliquot-hook");
+        text[0] = '\0';
+        json_array_foreach (args, j, arg) {
+            size_t used = strlen(text);
+            if (j >= 2)
+                snprintf(text + used, sizeof(text) - used, "%s%s", used ? " " : "",
+                         json_string_value(arg));
+        }
+        return text;
+    }
+    return NULL;
+}
+
+static void build_with_a_hook_has_it_do_links_cache_and_lock(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    put_text(w, "proc/driver/nvidia", "params", "ModifyDeviceFiles: 1\n");
+    alq_auto_json json_t *spec = build_with_hook(w, "/x/aliquot-hook-0");
+    const json_t *common = json_object_get(spec, "containerEdits");
+    assert_string_equal(hook_args(common, "create-symlinks"),
+                        "--link libcuda.so.1::/" LIB_DIR "/libcuda.so");
+    assert_string_equal(hook_args(common, "update-ldcache"), "--folder /" LIB_DIR);
+    assert_string_equal(hook_args(common, "disable-device-node-modification"), "");
+    assert_null(mount_at(common, "/" LIB_DIR "/libcuda.so"));
+    static const char *const rows[][2] = {{"-symlinks", "create-symlinks"},
+                                          {"-ldcache", "update-ldcache"},
+                                          {"-node-lock", "disable-device-node-modification"}};
+    for (size_t i = 0; i < 3; i++) {
+        choose(w, rows[i][0]);
+        alq_auto_json json_t *less = build_with_hook(w, "/x/aliquot-hook-0");
+        common = json_object_get(less, "containerEdits");
+        assert_null(hook_args(common, rows[i][1]));
+        assert_int_equal(json_array_size(json_object_get(common, "hooks")), 2);
+        assert_int_equal(mount_at(common, "/" LIB_DIR "/libcuda.so") != NULL, i == 0);
+    }
+}
+
+static void build_without_a_hook_mounts_files_where_links_would_be(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    alq_auto_json json_t *spec = build_with_hook(w, "");
+    const json_t *common = json_object_get(spec, "containerEdits");
+    assert_null(json_object_get(common, "hooks"));
+    assert_string_equal(alq_json_str(mount_at(common, "/" LIB_DIR "/libcuda.so"), "hostPath"),
+                        at(w, LIB_DIR "/libcuda.so.550.163.01"));
+}
+
+static void build_leaves_the_toolkits_variable_out_when_told_so(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    choose(w, "-toolkit-void");
+    alq_auto_json json_t *spec = build_with_hook(w, "");
+    assert_null(json_object_get(json_object_get(spec, "containerEdits"), "env"));
+}
+
+/* Sockets are connected to: writable, and nothing in them is run. */
+static void build_mounts_sockets_writable_and_noexec(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    put_text(w, "run/nvidia-persistenced", "socket", "");
+    alq_auto_json json_t *spec = build_with_hook(w, "");
+    const json_t *options = json_object_get(
+        mount_at(json_object_get(spec, "containerEdits"), "/run/nvidia-persistenced/socket"),
+        "options");
+    alq_auto_free char *text = json_dumps(options, JSON_COMPACT);
+    assert_string_equal(text, "[\"nosuid\",\"nodev\",\"noexec\",\"rbind\",\"rprivate\"]");
+}
+
+/* A node that not everybody may use keeps its mode and group; with `groups` the container's user is
+ * of that group, which needs a newer spec. */
+static void build_keeps_mode_and_group_of_nodes(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    assert_int_equal(unlink(at(w, "dev/nvidia3")), 0);
+    if (mknod(at(w, "dev/nvidia3"), S_IFCHR | 0660, makedev(195, 3)) ||
+        chown(at(w, "dev/nvidia3"), 0, 44) || chmod(at(w, "dev/nvidia3"), 0660)) {
+        print_message("[  REASON  ] no node can be made here\n");
+        skip();
+    }
+    alq_auto_json json_t *spec = build_with_hook(w, "");
+    const json_t *edits = edits_of(spec, 0);
+    const json_t *node = json_array_get(json_object_get(edits, "deviceNodes"), 0);
+    assert_int_equal(json_integer_value(json_object_get(node, "fileMode")), 0660);
+    assert_int_equal(json_integer_value(json_object_get(node, "gid")), 44);
+    assert_null(json_object_get(node, "uid"));
+    assert_null(json_object_get(edits, "additionalGids"));
+    assert_string_equal(alq_json_str(spec, "cdiVersion"), "0.5.0");
+    choose(w, "groups");
+    alq_auto_json json_t *newer = build_with_hook(w, "");
+    edits = edits_of(newer, 0);
+    assert_int_equal(
+        json_integer_value(json_array_get(json_object_get(edits, "additionalGids"), 0)), 44);
+    assert_string_equal(alq_json_str(newer, "cdiVersion"), "0.7.0");
+}
+
+static void build_gives_a_share_the_nodes_of_its_gpu(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    put_text(w, "proc/driver/nvidia/gpus/0000:65:00.0", "information", "Device Minor: 3\n");
+    put_text(w, "sys/bus/pci/devices/0000:65:00.0/drm/renderD129", "dev", "226:129\n");
+    put_text(w, "proc/driver/nvidia/capabilities/gpu3/mig/gi1", "access",
+             "DeviceFileMinor: 12\nDeviceFileMode: 292\n");
+    assert_int_equal(alq_file_mkdirs(at(w, "dev/dri"), 0755, NULL), 0);
+    assert_int_equal(symlink("/dev/null", at(w, "dev/dri/renderD129")), 0);
+    assert_int_equal(alq_file_mkdirs(at(w, "dev/nvidia-caps"), 0755, NULL), 0);
+    assert_int_equal(symlink("/dev/null", at(w, "dev/nvidia-caps/nvidia-cap12")), 0);
+    alq_auto_json json_t *spec = build_with_hook(w, "/x/aliquot-hook-0");
+    const json_t *edits = edits_of(spec, 0), *nodes = json_object_get(edits, "deviceNodes");
+    assert_int_equal(json_array_size(nodes), 3);
+    assert_string_equal(alq_json_str(json_array_get(nodes, 1), "path"), "/dev/dri/renderD129");
+    assert_string_equal(alq_json_str(json_array_get(nodes, 2), "path"),
+                        "/dev/nvidia-caps/nvidia-cap12");
+    assert_string_equal(hook_args(edits, "create-symlinks"),
+                        "--link ../renderD129::/dev/dri/by-path/pci-0000:65:00.0-render");
+    /* A capability that is missing is no spec for this GPU, and for others it is. */
+    assert_int_equal(unlink(at(w, "dev/nvidia-caps/nvidia-cap12")), 0);
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_library library = {0};
+    json_t *none = NULL;
+    struct alq_share_spec shares[] = {share(0, "GPU-a", 3, 4096, 30)};
+    struct alq_claim_spec claim = {.uid = UID, .share_count = 1, .shares = shares};
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, NULL), 0);
+    assert_int_equal(alq_cdi_spec_build(&w->cfg, files, &library, &claim, &none, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, "nvidia-cap12"));
+    assert_null(none);
+    shares[0].gpu_minor = 0;
+    assert_int_equal(alq_cdi_spec_build(&w->cfg, files, &library, &claim, &none, &err), 0);
+    json_decref(none);
+    alq_driver_files_free(files);
+}
+
 /* ---- validator ------------------------------------------------------------------------------ */
 
 static void validate_takes_recorded_specs(void **state)
@@ -365,175 +544,6 @@ static void lowest_version_follows_the_content(void **state)
     }
 }
 
-/* ---- library -------------------------------------------------------------------------------- */
-
-static void install_names_by_content_and_never_writes_over(void **state)
-{
-    struct world *w = *state;
-    struct alq_library first, again, second;
-    struct stat before, after;
-    put_library(w, "build", "libvgpu.so", "libvgpu.so");
-    w->cfg.library = at(w, "build/libvgpu.so");
-    assert_int_equal(alq_library_install(&w->cfg, &first, NULL), 0);
-    assert_int_equal(stat(first.library_path, &before), 0);
-    assert_int_equal(alq_library_install(&w->cfg, &again, NULL), 0);
-    assert_int_equal(stat(again.library_path, &after), 0);
-    assert_string_equal(first.library_path, again.library_path);
-    assert_true(before.st_ino == after.st_ino);
-    assert_int_equal(after.st_mode & 0777, 0644);
-
-    alq_auto_free char *preload = NULL;
-    size_t len;
-    assert_int_equal(alq_file_read(first.preload_path, 100, &preload, &len, NULL), 0);
-    assert_string_equal(preload, "/usr/local/vgpu/libvgpu.so\n");
-
-    put_library(w, "build", "libvgpu.so", "libvgpu.so.2");
-    w->cfg.library = at(w, "build/libvgpu.so");
-    assert_int_equal(alq_library_install(&w->cfg, &second, NULL), 0);
-    assert_string_not_equal(first.library_path, second.library_path);
-    assert_int_equal(access(first.library_path, R_OK), 0);
-    assert_string_equal(first.preload_path, second.preload_path);
-    w->cfg.library = NULL;
-}
-
-static void install_without_a_library_is_empty(void **state)
-{
-    struct world *w = *state;
-    struct alq_library library;
-    w->cfg.library = NULL;
-    assert_int_equal(alq_library_install(&w->cfg, &library, NULL), 0);
-    assert_string_equal(library.library_path, "");
-    assert_string_equal(library.preload_path, "");
-}
-
-static void install_of_what_is_no_library_names_it(void **state)
-{
-    struct world *w = *state;
-    struct alq_library library;
-    struct alq_err err = ALQ_ERR_INIT;
-    char path[256];
-    snprintf(path, sizeof(path), "%s", at(w, "missing.so"));
-    w->cfg.library = path;
-    assert_int_equal(alq_library_install(&w->cfg, &library, &err), ALQ_ENOENT);
-    assert_non_null(strstr(err.text, "missing.so"));
-    assert_int_equal(alq_file_write_atomic(path, "text", 4, 0644, 0, NULL), 0);
-    assert_int_equal(alq_library_install(&w->cfg, &library, &err), ALQ_EPROTO);
-    assert_string_equal(library.library_path, "");
-    w->cfg.library = NULL;
-}
-
-/* In a mount namespace of its own, so that the machine's mounts stay as they are. Exit status: 0
- * good, 77 cannot be had. */
-static int try_noexec(struct world *w)
-{
-    struct alq_library library;
-    struct alq_err err = ALQ_ERR_INIT;
-    if (alq_file_mkdirs(w->cfg.host_lib_dir, 0755, NULL) || private_mounts() ||
-        mount("tmpfs", w->cfg.host_lib_dir, "tmpfs", MS_NOEXEC, NULL))
-        return 77;
-    return alq_library_install(&w->cfg, &library, &err) == ALQ_ENOTSUP &&
-                   strstr(err.text, "noexec") && strstr(err.text, w->cfg.host_lib_dir)
-               ? 0
-               : 1;
-}
-
-static void install_on_a_noexec_mount_names_the_flag(void **state)
-{
-    struct world *w = *state;
-    int status;
-    put_library(w, "build", "libvgpu.so", "libvgpu.so");
-    w->cfg.library = at(w, "build/libvgpu.so");
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(try_noexec(w));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    w->cfg.library = NULL;
-    if (WEXITSTATUS(status) == 77) {
-        print_message("[  REASON  ] no mount namespace can be had here\n");
-        skip();
-    }
-    assert_int_equal(status, 0);
-}
-
-static void install_where_nothing_can_be_written_says_so(void **state)
-{
-    struct world *w = *state;
-    struct alq_library library;
-    struct alq_err err = ALQ_ERR_INIT;
-    put_library(w, "build", "libvgpu.so", "libvgpu.so");
-    w->cfg.library = at(w, "build/libvgpu.so");
-    free(w->cfg.host_lib_dir);
-    w->cfg.host_lib_dir = strdup("/proc/self/fdinfo");
-    assert_true(alq_library_install(&w->cfg, &library, &err) < 0);
-    assert_non_null(strstr(err.text, "/proc/self/fdinfo"));
-    assert_string_equal(library.library_path, "");
-    w->cfg.library = NULL;
-}
-
-static int is_installed(const struct world *w, const char *name)
-{
-    alq_auto_free char *path = alq_str_printf("%s/%s", w->cfg.host_lib_dir, name);
-    return !access(path, F_OK);
-}
-
-#define OLD "libvgpu-0123456789abcdef0123456789abcdef.so"
-#define OTHER "ld.so.preload-fedcba9876543210fedcba9876543210"
-#define NOT_OURS "libvgpu-0123.so"
-
-static void sweep_removes_what_no_spec_names(void **state)
-{
-    struct world *w = *state;
-    struct alq_library library;
-    put_library(w, "build", "libvgpu.so", "libvgpu.so");
-    w->cfg.library = at(w, "build/libvgpu.so");
-    assert_int_equal(alq_library_install(&w->cfg, &library, NULL), 0);
-    put_text(w, "host-lib", OLD, "old");
-    put_text(w, "host-lib", OTHER, "old");
-    put_text(w, "host-lib", NOT_OURS, "old");
-    free(w->cfg.cdi_dir);
-    w->cfg.cdi_dir = strdup(at(w, "cdi"));
-    put_text(w, "cdi", "another-vendor.json", "{\"hostPath\":\"/x/" OLD "\"}");
-    assert_int_equal(alq_library_sweep(&w->cfg, &library, 0, NULL), 1);
-    assert_true(is_installed(w, OLD));
-    assert_false(is_installed(w, OTHER));
-    assert_true(is_installed(w, NOT_OURS));
-    assert_int_equal(access(library.library_path, F_OK), 0);
-    assert_int_equal(access(library.preload_path, F_OK), 0);
-    /* Its bytes are not what its name says: nobody can be served with it. */
-    assert_int_equal(alq_library_sweep(&w->cfg, &library, 1, NULL), 0);
-    assert_false(is_installed(w, OLD));
-    w->cfg.library = NULL;
-}
-
-static void sweep_that_cannot_read_the_specs_removes_nothing(void **state)
-{
-    struct world *w = *state;
-    const struct alq_library library = {0};
-    struct alq_err err = ALQ_ERR_INIT;
-    put_text(w, "host-lib", OLD, "old");
-    free(w->cfg.cdi_dir);
-    w->cfg.cdi_dir = strdup(at(w, "host-lib/" OLD)); /* no directory */
-    assert_true(alq_library_sweep(&w->cfg, &library, 0, &err) < 0);
-    assert_true(is_installed(w, OLD));
-}
-
-static void library_of_spec_is_the_one_it_names_if_installed(void **state)
-{
-    struct world *w = *state;
-    struct alq_library library = {.library_path = "untouched"};
-    char spec[1024];
-    snprintf(spec, sizeof(spec), "{\"a\":\"%s/" OLD "\",\"b\":\"%s/" OTHER "\"}",
-             w->cfg.host_lib_dir, w->cfg.host_lib_dir);
-    put_text(w, "host-lib", OLD, "old");
-    assert_false(alq_library_of_spec(&w->cfg, spec, &library));
-    assert_string_equal(library.library_path, "untouched");
-    put_text(w, "host-lib", OTHER, "old");
-    assert_true(alq_library_of_spec(&w->cfg, spec, &library));
-    assert_non_null(strstr(library.library_path, "/" OLD));
-    assert_non_null(strstr(library.preload_path, "/" OTHER));
-    assert_false(alq_library_of_spec(&w->cfg, "{}", &library));
-}
-
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -546,17 +556,15 @@ int main(void)
         ROW(build_without_the_gpus_node_is_no_spec),
         ROW(build_with_extras_adds_them_and_refuses_bad_ones),
         ROW(id_and_path_are_as_container_runtimes_expect),
+        ROW(build_with_a_hook_has_it_do_links_cache_and_lock),
+        ROW(build_without_a_hook_mounts_files_where_links_would_be),
+        ROW(build_leaves_the_toolkits_variable_out_when_told_so),
+        ROW(build_mounts_sockets_writable_and_noexec),
+        ROW(build_keeps_mode_and_group_of_nodes),
+        ROW(build_gives_a_share_the_nodes_of_its_gpu),
         cmocka_unit_test(validate_takes_recorded_specs),
         cmocka_unit_test(validate_refuses_every_mistake),
         cmocka_unit_test(lowest_version_follows_the_content),
-        ROW(install_names_by_content_and_never_writes_over),
-        ROW(install_without_a_library_is_empty),
-        ROW(sweep_removes_what_no_spec_names),
-        ROW(sweep_that_cannot_read_the_specs_removes_nothing),
-        ROW(library_of_spec_is_the_one_it_names_if_installed),
-        ROW(install_of_what_is_no_library_names_it),
-        ROW(install_on_a_noexec_mount_names_the_flag),
-        ROW(install_where_nothing_can_be_written_says_so),
     };
 #undef ROW
     return cmocka_run_group_tests(tests, NULL, NULL);

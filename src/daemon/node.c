@@ -14,12 +14,12 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "daemon/claim_events.h"
 #include "daemon/clock.h"
 #include "daemon/devices/devices.h"
 #include "daemon/devices/report.h"
 #include "daemon/findings.h"
 #include "daemon/kube/claim_status.h"
-#include "daemon/kube/events.h"
 #include "daemon/kube/kube.h"
 #include "daemon/kube/slices.h"
 #include "daemon/kubelet/dra.h"
@@ -131,6 +131,7 @@ static void on_fault(void *arg, const char *uuid, const char *name, enum alq_fau
 {
     struct alq_node *n = arg;
     alq_report_fault(n->parts.events, uuid, name, kind, fault);
+    alq_claim_events_fault(n->parts.events, n->prepare, uuid, name, fault);
 }
 
 static void on_left_out(void *arg, const struct alq_left_out *out)
@@ -198,11 +199,13 @@ static void on_prepared(void *arg, const struct alq_claim_spec *claim, const jso
 static void on_refused(void *arg, const struct alq_claim_id *id, const struct alq_err *err)
 {
     const struct alq_node *n = arg;
-    const char *text = strstr(err->text, ": "); /* the event names the claim itself */
-    const struct alq_event event = {ALQ_EVENT_WARNING,
-                                    err->code == ALQ_EBUSY ? "NoRoom" : "PrepareFailed", "Prepare",
-                                    text ? text + 2 : err->text};
-    alq_events_claim(n->parts.events, &event, id->namespace_, id->name, id->uid);
+    alq_claim_events_refused(n->parts.events, id, err);
+}
+
+static void on_lost(void *arg, const struct alq_claim_spec *claim, const struct alq_gpu *gpu)
+{
+    const struct alq_node *n = arg;
+    alq_claim_events_lost(n->parts.events, claim, gpu);
 }
 
 static void on_unprepared(void *arg, const char *uid)
@@ -214,7 +217,7 @@ static void on_unprepared(void *arg, const char *uid)
 /* What the parts that talk to the API server are; on the loop. */
 static void open_kube(struct alq_node *n, struct alq_err *err)
 {
-    const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_unprepared, n};
+    const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_lost, on_unprepared, n};
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     const struct alq_node_parts *parts = &n->parts;
     n->slices = alq_slices_new(parts->cfg, parts->kube, parts->events, parts->base, err);

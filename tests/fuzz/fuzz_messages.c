@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/registration.h"
-#include "base/utf8.h"
 #include "daemon/prepare/prepare.h"
 #include "dra.pb-c.h"
 #include "require.h"

@@ -7,11 +7,12 @@ import json
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon_world import (CLAIMS, DRIVER, NODE, TOKEN, UUIDS, World, httpd, logic, need_daemon, result,  # noqa: E402
+from daemon_world import (BUILD, CLAIMS, DRIVER, NODE, TOKEN, UUIDS, World, httpd, logic, need_daemon, result,  # noqa: E402
                           wait_for)
 import sandbox  # noqa: E402
 
@@ -128,6 +129,28 @@ class Status(Case):
         self.assertEqual(self.prepare(claim), "")
         wait_for("the data", lambda: self.devices(claim)[0]["data"])
         self.assertIn("Other", [c["type"] for c in self.devices(claim)[0]["conditions"]])
+
+
+class Faults(Case):
+    def simctl(self, *args):
+        subprocess.run([BUILD / "sim/simctl", "--socket", self.world.path("sim", "simgpud.sock"), *args], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def test_faults_and_loss_of_a_gpu_are_told_to_its_claims_and_their_pods(self):
+        claim = self.claim("user", result(device="hami-gpu-1"), pods=("p1", "p2"))
+        other = self.claim("bystander", result(device="hami-gpu-0"), pods=("p3",))
+        self.assertEqual(self.prepare(claim) + self.prepare(other), "")
+        users = [claim[2], "p1-uid", "p2-uid"]
+        self.simctl("xid", "1", "48")
+        wait_for("the events", lambda: all(self.reasons(u) == {"GPUFault"} for u in users))
+        self.simctl("remove", "1")
+        wait_for("the events", lambda: all("GPUGone" in self.reasons(u) for u in users), 30)
+        self.assertIn("hami-gpu-1", [e for e in self.events("p1-uid") if e["reason"] == "GPUGone"][0]["message"])
+        self.assertEqual([e["involvedObject"]["kind"] for e in self.events("p2-uid")], ["Pod"] * 2)
+        self.assertEqual(self.events(other[2]) + self.events("p3-uid"), [])
+
+    def reasons(self, uid):
+        return {e["reason"] for e in self.events(uid)}
 
 
 class FewerRights(Case):

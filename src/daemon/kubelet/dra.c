@@ -13,8 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "daemon/cdi/cdi.h"
 #include "base/utf8.h"
+#include "daemon/cdi/cdi.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/claim_spec.h"
 #include "dra.pb-c.h"

@@ -194,6 +194,39 @@ static int refresh_minors(const struct alq_prepare *p, struct alq_claim_spec *sp
     return is_changed;
 }
 
+static int has_share_of(const struct alq_claim_spec *spec, const char *gpu_uuid)
+{
+    for (uint32_t i = 0; i < spec->share_count; i++)
+        if (!strcmp(spec->shares[i].gpu_uuid, gpu_uuid))
+            return 1;
+    return 0;
+}
+
+void alq_prepare_each_on(const struct alq_prepare *p, const char *gpu_uuid,
+                         void (*each)(void *arg, const struct alq_claim_spec *claim), void *arg)
+{
+    const struct alq_claim *claim;
+    LIST_FOREACH(claim, &p->claims.all, link)
+    if (claim->spec && claim->is_completed && has_share_of(claim->spec, gpu_uuid))
+        each(arg, claim->spec);
+}
+
+/* Tells of the GPUs that were there at the last reading and are not at this one. */
+static void tell_lost(const struct alq_prepare *p, const struct alq_gpu_list *now)
+{
+    const struct alq_claim *claim;
+    for (size_t g = 0; g < p->gpus.count && p->watcher.lost; g++) {
+        size_t i = 0;
+        while (i < now->count && strcmp(now->gpus[i].uuid, p->gpus.gpus[g].uuid) != 0)
+            i++;
+        if (i < now->count)
+            continue;
+        LIST_FOREACH(claim, &p->claims.all, link)
+        if (claim->spec && claim->is_completed && has_share_of(claim->spec, p->gpus.gpus[g].uuid))
+            p->watcher.lost(p->watcher.arg, claim->spec, &p->gpus.gpus[g]);
+    }
+}
+
 void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list,
                           const struct alq_err *err)
 {
@@ -204,6 +237,8 @@ void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list
     }
     if (list->count)
         memcpy(copy, list->gpus, list->count * sizeof(*copy));
+    if (!err) /* without a reading nothing is known to be gone */
+        tell_lost(p, list);
     free(p->gpus.gpus);
     p->gpus = (struct alq_gpu_list){copy, list->count};
     p->has_reading = 1;

@@ -40,6 +40,8 @@ struct alq_prepare_watcher {
     void (*prepared)(void *arg, const struct alq_claim_spec *claim, const json_t *object);
     /* A Prepare was answered with an error about a claim that exists; err begins with its name. */
     void (*refused)(void *arg, const struct alq_claim_id *id, const struct alq_err *err);
+    /* A GPU that it has a share of is no longer among the node's. */
+    void (*lost)(void *arg, const struct alq_claim_spec *claim, const struct alq_gpu *gpu);
     /* Its promise is over. */
     void (*unprepared)(void *arg, const char *uid);
     void *arg;
@@ -75,6 +77,10 @@ void alq_prepare_set_gpus(struct alq_prepare *prepare, const struct alq_gpu_list
 
 /* The last reading; why is set where there is none. */
 const struct alq_gpu_list *alq_prepare_gpus(const struct alq_prepare *prepare, struct alq_err *why);
+
+/* The prepared claims that have a share of a GPU. */
+void alq_prepare_each_on(const struct alq_prepare *prepare, const char *gpu_uuid,
+                         void (*each)(void *arg, const struct alq_claim_spec *claim), void *arg);
 
 /* deadline_ns on CLOCK_MONOTONIC, INT64_MAX for none. Every error is retryable by the kubelet. */
 void alq_prepare_claim(struct alq_prepare *prepare, const struct alq_claim_id *id,

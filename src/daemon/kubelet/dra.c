@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "daemon/cdi/cdi.h"
+#include "daemon/monitor/metrics.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/claim_spec.h"
 #include "dra.pb-c.h"
@@ -59,6 +61,7 @@ struct batch {
     const struct service *service;
     struct alq_grpc_call *call; /* NULL: the caller has gone */
     int is_prepare;
+    int64_t came_ns;
     int is_working;
     size_t count;
     size_t missing; /* ends to come, one more while the batch is being started */
@@ -220,10 +223,28 @@ static void batch_put(struct batch *b)
     batch_free(b);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void count(const struct batch *b, const struct alq_err *err)
+{
+    const char *method = b->is_prepare ? "prepare" : "unprepare";
+    const char *kind = err ? alq_err_name(err->code) : "ok";
+    alq_metric_add(ALQ_METRIC_REQUESTS, 1, method, kind);
+    alq_metric_observe(ALQ_METRIC_REQUEST_DURATION, now_ns() - b->came_ns, method, NULL);
+    if (err)
+        alq_metric_add(ALQ_METRIC_ERRORS, 1, kind, NULL);
+}
+
 static void on_item(void *arg, const struct alq_claim_spec *claim, const struct alq_err *err)
 {
     static const char no_memory[] = "out of memory";
     struct item *item = arg;
+    count(item->batch, err);
     if (!err && item->batch->is_prepare && !(item->claim = alq_claim_spec_dup(claim)))
         item->error = strdup(no_memory);
     if (err && (item->error = strdup(err->text)))
@@ -278,6 +299,7 @@ static struct batch *batch_new(const struct service *service, struct alq_grpc_ca
     b->service = service;
     b->call = call;
     b->is_prepare = is_prepare;
+    b->came_ns = now_ns();
     for (size_t i = 0; i < count; i++) {
         struct item *item = &b->items[b->count];
         size_t known = 0;
@@ -431,6 +453,8 @@ struct alq_dra *alq_dra_new(const struct alq_config *cfg, void (*on_stray)(void 
         {PATH("v1beta1", "NodeUnprepareResources"), node_unprepare, &dra->v1beta1},
         {NULL, NULL, NULL}};
     memcpy(dra->methods, methods, sizeof(methods));
+    alq_metric_add(ALQ_METRIC_REQUESTS, 0, "prepare", "ok");
+    alq_metric_add(ALQ_METRIC_REQUESTS, 0, "unprepare", "ok");
     return dra;
 }
 

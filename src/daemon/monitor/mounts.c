@@ -279,6 +279,20 @@ unsigned long alq_mounts_reads(const struct alq_mounts *m)
     return m->reads;
 }
 
+unsigned alq_mounts_known(const struct alq_mounts *m)
+{
+    const struct namespace *ns;
+    unsigned n = 0;
+    LIST_FOREACH(ns, &m->namespaces, link)
+    n++;
+    return n;
+}
+
+const struct alq_mount_place *alq_mounts_place(const struct alq_mounts *m)
+{
+    return &m->place;
+}
+
 /* ---- our own place ----------------------------------------------------------------------------
  */
 

@@ -39,8 +39,9 @@ void alq_mounts_begin(struct alq_mounts *mounts);
  * it has none, is gone, or its PID is another's by now. */
 const struct alq_share_set *alq_mounts_find(struct alq_mounts *mounts, uint32_t pid, int64_t at_ns);
 
-/* mountinfo files read since the beginning; for tests. */
+/* For tests: mountinfo files read since the beginning, and namespaces known now. */
 unsigned long alq_mounts_reads(const struct alq_mounts *mounts);
+unsigned alq_mounts_known(const struct alq_mounts *mounts);
 
 /* ---- the parsers, pure ---- */
 
@@ -49,6 +50,8 @@ struct alq_mount_place {
     char device[24];
     char root[4096]; /* of "<run dir>/shares" */
 };
+
+const struct alq_mount_place *alq_mounts_place(const struct alq_mounts *mounts);
 
 /* From our own mountinfo: the mount with this id has the run directory at path. -1: it is not
  * there. */

@@ -25,6 +25,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/monitor/metrics.h"
 #include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
 
@@ -582,6 +583,7 @@ static void start_child(struct alq_nvml *n)
     n->replies = 0;
     n->line_len = 0;
     event_add(n->readable, NULL);
+    alq_metric_add(ALQ_METRIC_NVML_READERS, 1, NULL, NULL);
     for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
         const char skip[2] = {ALQ_NVML_SKIP, (char)i};
         if (n->skips[i].until_ms && write(n->request_fd, skip, 2) != 2) {

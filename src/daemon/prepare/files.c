@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "daemon/monitor/metrics.h"
 #include "daemon/prepare/share_dir.h"
 #include "daemon/state/claim_spec.h"
 
@@ -126,6 +127,18 @@ static int open_run_dir(const struct alq_config *cfg, struct alq_err *err)
     return rc ? alq_err_wrap(err, "--run-dir") : 0;
 }
 
+/* Its hash, out of ".../libvgpu-<hash>.so". */
+static void show_library(const struct alq_library *library)
+{
+    const char *name = strrchr(library->library_path, '-');
+    char version[80] = "";
+    if (name)
+        snprintf(version, sizeof(version), "%.*s", (int)strcspn(name + 1, "."), name + 1);
+    alq_metric_clear(ALQ_METRIC_LIBRARY);
+    if (*version)
+        alq_metric_set(ALQ_METRIC_LIBRARY, 1, version, NULL);
+}
+
 /* A full or read-only disk is tried again by each Prepare; other reasons stay. */
 static int open_library(struct alq_files *files, struct alq_err *err)
 {
@@ -138,6 +151,8 @@ static int open_library(struct alq_files *files, struct alq_err *err)
     }
     if (rc)
         *err = why;
+    else
+        show_library(&files->library);
     return rc;
 }
 
@@ -194,6 +209,7 @@ static int library_ensure(struct alq_files *files, struct alq_err *err)
         files->has_old_libraries |= strcmp(fresh.library_path, files->library.library_path) != 0 ||
                                     strcmp(fresh.hook_path, files->library.hook_path) != 0;
         files->library = fresh;
+        show_library(&fresh);
     }
     pthread_rwlock_unlock(&files->library_lock);
     return rc;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/monitor/metrics.h"
 #include "daemon/state/claim_spec.h"
 
 #define ALQ_LOG_MODULE "state"
@@ -176,6 +177,7 @@ static int rename_aside(const char *from, const char *why)
 static int set_aside(struct alq_store *store, const char *uid, int is_unreadable, const char *why)
 {
     alq_auto_free char *path = record_path(store, uid);
+    alq_metric_add(ALQ_METRIC_RECORDS_SET_ASIDE, 1, NULL, NULL);
     if (!is_unreadable && path && !rename_aside(path, why))
         return 0;
     alq_error(ALQ_LOG_KV({"file", path}),

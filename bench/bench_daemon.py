@@ -16,11 +16,13 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "integration"))
 from daemon_world import World, result, wait_for  # noqa: E402
 from kubelet_peer import Peer  # noqa: E402
+from monitor_world import scrape  # noqa: E402
 
 CLAIMS = 1000
 PARALLEL = 110
 STARTS = 5
 IDLE_S = 20
+SCRAPES = 50
 QUIET_S = 3  # before memory is read: a second after the last answer the daemon gives back what a burst took
 
 
@@ -62,6 +64,37 @@ def idle_requests_per_hour(world):
     time.sleep(IDLE_S)
     asked = [r for r in world.http.request_log if "watch=true" not in r["path"]]
     return len(asked) * 3600 / IDLE_S
+
+
+def scrapes():
+    """CPU microseconds of the loop for /metrics with 8 GPUs of 32 shares each, the monitor running."""
+    world = World(gpus=8)
+    try:
+        world.start(log_level="warn")
+        peer = Peer(world.dra_socket)
+        for i in range(8 * 32):
+            claim = world.claim(f"s-{i}", [result(device=f"hami-gpu-{i % 8}", cores="3", memory="2Gi")])
+            error = peer.prepare(claim)[claim[2]].error
+            if error:
+                raise RuntimeError(error)
+        peer.close()
+        time.sleep(QUIET_S)
+        out = []
+        for _ in range(SCRAPES):
+            before = cpu_ns(world.daemon.pid)
+            text, _ = scrape(world)
+            out.append((cpu_ns(world.daemon.pid) - before) / 1000)
+        if text.count("aliquot_share_memory_limit_bytes{") != 8 * 32:
+            raise RuntimeError("a share is not on the page")
+        return out
+    finally:
+        world.close()
+
+
+def cpu_ns(pid):
+    """Of the first thread, which has the loop."""
+    with open(f"/proc/{pid}/task/{pid}/schedstat", encoding="utf-8") as file:
+        return int(file.read().split()[0])
 
 
 def claims(world, prefix, count):
@@ -140,7 +173,9 @@ def main():
             raise RuntimeError(f"{len(own)} log lines of {CLAIMS}")
         idle = idle_requests_per_hour(world)
         peer.close()
+        scraped = scrapes()
         print(json.dumps([
+            entry("monitor.scrape_us", "us", min(scraped), statistics.median(scraped), 2000),
             entry("daemon.rss_kib", "KiB", memory, memory, 16384),
             entry("daemon.idle_requests_per_hour", "1/h", idle, idle, None),
             entry("daemon.start_to_registered_ms", "ms", min(started), statistics.median(started), 100),

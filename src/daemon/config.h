@@ -76,7 +76,9 @@ struct alq_config {
     char *admin_group;            /* --admin-group: reads the admin socket */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
-    int is_non_tmpfs_allowed; /* --allow-non-tmpfs: run dir may lie on a disk; tests only */
+    char *pod_resources_socket; /* --pod-resources-socket: the kubelet's, for labels of metrics */
+    int is_hami_metrics;        /* --hami-metrics */
+    int is_non_tmpfs_allowed;   /* --allow-non-tmpfs: run dir may lie on a disk; tests only */
     struct alq_extra_mount *extra_mounts;
     size_t extra_mount_count;
     char **extra_env; /* "K=V"; NULL-terminated, may be NULL when empty */

@@ -143,4 +143,9 @@ struct alq_claim_spec {
     struct alq_share_spec *shares; /* owned */
 };
 
+/* A container that uses a share; borrowed text. */
+struct alq_share_user {
+    const char *share_id, *pod, *container;
+};
+
 #endif

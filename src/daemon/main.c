@@ -32,6 +32,7 @@
 #include "daemon/kubelet/dra.h"
 #include "daemon/kubelet/gone.h"
 #include "daemon/kubelet/health.h"
+#include "daemon/kubelet/pods.h"
 #include "daemon/kubelet/registration.h"
 #include "daemon/kubelet/rival.h"
 #include "daemon/kubelet/sockets.h"
@@ -78,6 +79,7 @@ struct daemon {
     struct alq_node *node;
     struct alq_nvml *nvml;
     struct alq_monitor *monitor;
+    struct alq_pods *pods;
     struct alq_devices_control devices_control;
     struct alq_dra *dra;
     struct alq_health *health;
@@ -222,6 +224,18 @@ static void on_stray(void *arg)
         alq_succession_try(d->succession);
 }
 
+static void ask_users(void *arg)
+{
+    struct daemon *d = arg;
+    alq_pods_ask(d->pods);
+}
+
+static void on_users(void *arg, const struct alq_share_user *users, size_t count)
+{
+    struct daemon *d = arg;
+    alq_monitor_set_users(d->monitor, users, count);
+}
+
 static int take_sample(void *arg, alq_nvml_sample_cb cb, void *cb_arg)
 {
     struct daemon *d = arg;
@@ -347,6 +361,7 @@ static void daemon_fini(struct daemon *d)
     alq_nvml_stop(alq_steal(&d->nvml)); /* a sample may still be asked for */
     alq_work_free(d->work);             /* its jobs end in operations and calls, so before both */
     alq_node_free(d->node);
+    alq_pods_free(d->pods);
     alq_monitor_free(d->monitor);
     alq_grpc_server_free(d->dra_server);
     alq_registration_free(d->registration);
@@ -412,8 +427,17 @@ static int open_dirs(struct daemon *d, struct alq_err *err)
 
 static void open_monitor(struct daemon *d, struct alq_err *err)
 {
-    const struct alq_monitor_parts parts = {&d->cfg, alq_clock_real(d->base), d->work, take_sample,
-                                            d};
+    const struct alq_monitor_parts parts = {.cfg = &d->cfg,
+                                            .clock = alq_clock_real(d->base),
+                                            .work = d->work,
+                                            .sample = take_sample,
+                                            .sample_arg = d,
+                                            .ask_users = ask_users,
+                                            .users_arg = d};
+    d->pods =
+        alq_pods_new(d->base, d->cfg.pod_resources_socket, d->cfg.driver_name, on_users, d, err);
+    if (!d->pods)
+        return;
     d->monitor = alq_monitor_new(&parts, err);
     if (d->monitor && alq_monitor_serve(d->monitor, alq_admin_http(d->admin))) {
         alq_err_set(err, ALQ_ENOMEM, "out of memory");

@@ -100,7 +100,7 @@ class World:
 
     def write_gpus(self, count):
         devices = [{"name": "NVIDIA H100 80GB HBM3", "memory": "80Gi", "sms": 132, "minor": i, "profile": "550",
-                    "pci": f"0000:{0x65 + i:02x}:00.0", "uuid": UUIDS[i]} for i in range(count)]
+                    "pci": f"0000:{0x65 + i:02x}:00.0", "uuid": (UUIDS + [f"GPU-{i:08x}-0000-4000-8000-000000000000"])[min(i, len(UUIDS))]} for i in range(count)]
         with open(self.gpu_config, "w", encoding="utf-8") as file:
             json.dump({"devices": devices}, file)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of the monitor need besides a node: /metrics, and programs in mount namespaces that have shares, as containers have."""
 
+import concurrent.futures
 import http.client
 import os
 import re
@@ -8,7 +9,9 @@ import socket
 import subprocess
 import tempfile
 
-from daemon_world import BUILD, REPO, wait_for
+import grpc
+
+from daemon_world import BUILD, DRIVER, REPO, wait_for
 
 import places
 
@@ -69,6 +72,40 @@ def value(world, name, **labels):
     found = [v for n, l, v in parse(scrape(world)[0]) if n == name and all(l.get(k) == x for k, x in labels.items())]
     assert len(found) == 1, (name, labels, found)
     return found[0]
+
+
+def _field(number, data):
+    """A length-delimited protobuf field."""
+    data = data.encode() if isinstance(data, str) else data
+    size, out = len(data), b""
+    while size > 127:
+        out += bytes([size & 127 | 128])
+        size >>= 7
+    return bytes([number << 3 | 2]) + out + bytes([size]) + data
+
+
+class PodResources:
+    """The kubelet's pod-resources socket: v1.PodResourcesLister/List, as Kubernetes 1.34 answers it."""
+
+    def __init__(self, path):
+        self.users = []  # (namespace, pod, container, claim name, share id)
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        handler = grpc.unary_unary_rpc_method_handler(lambda request, context: self.list(), lambda data: data, lambda data: data)
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler}),))
+        self.server.add_insecure_port("unix:" + path)
+        self.server.start()
+
+    def list(self):
+        out = b""
+        for namespace, pod, container, claim, share in self.users:
+            cdi = _field(1, _field(1, f"k8s.{DRIVER}/claim={share}")) + _field(2, DRIVER) + _field(3, "pool") + _field(4, "gpu")
+            dynamic = _field(2, claim) + _field(3, namespace) + _field(4, _field(1, _field(1, "vendor.com/net=eth0"))) + _field(4, cdi)
+            devices = _field(2, _field(1, "vendor.com/device") + _field(2, "id"))
+            out += _field(1, _field(1, pod) + _field(2, namespace) + _field(3, _field(1, container) + devices + _field(5, dynamic)))
+        return out
+
+    def close(self):
+        self.server.stop(0).wait()
 
 
 def compile_client(directory):

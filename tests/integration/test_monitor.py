@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from daemon_world import UUIDS, World, need_daemon, result, wait_for  # noqa: E402
-from monitor_world import Program, compile_client, figures, parse, scrape, settled, value  # noqa: E402
+from monitor_world import PodResources, Program, compile_client, figures, parse, scrape, settled, value  # noqa: E402
 
 TIMEOUT_S = 200
 MIB, GIB = 1 << 20, 1 << 30
@@ -40,7 +40,9 @@ class Monitor(unittest.TestCase):
         cls.world = World()
         cls.addClassCleanup(cls.world.close)
         compile_client(cls.world.root)
-        cls.world.start()
+        cls.pods = PodResources(cls.world.path("pods.sock"))
+        cls.addClassCleanup(cls.pods.close)
+        cls.world.start(pod_resources_socket=cls.world.path("pods.sock"), hami_metrics="true")
 
     def setUp(self):
         self.peer = self.world.peer()
@@ -125,13 +127,27 @@ class Monitor(unittest.TestCase):
                 file.write(whole)
             settled(self.world, bad, "the figures to be back", lambda f: f["usage_valid"])
 
-        deface(lambda file: file.truncate(100))
-        deface(lambda file: file.write(b"\xff" * 4096))
-        deface(lambda file: (file.seek(4096 + 256), file.write(b"\xff" * 128)))
+        deface(lambda file: file.write(b"\xff" * 4096))  # what else can be wrong: tests/unit/daemon/test_monitor.c
         with open(usage, "ab") as file:
             file.write(b"x" * (32 * MIB))
         wait_for("the excess to be cut", lambda: os.stat(usage).st_size == size)
         settled(self.world, bad, "the cut to be told", lambda f: f["trimmed_bytes_total"] == 32 * MIB and f["usage_valid"])
+
+    def labels(self, claim, name="aliquot_share_memory_limit_bytes"):
+        found = [labels for n, labels, _ in parse(scrape(self.world)[0]) if n == name and labels.get("claim", claim[1]) == claim[1]]
+        return [(one["pod"], one["container"]) for one in found]
+
+    def test_pod_and_container_are_the_kubelets(self):
+        one, two, many = (self.world.claim(name, [result(memory="1Gi")]) for name in ("one", "two", "many"))
+        self.pods.users = [("default", "pod-1", "main", "one", f"{one[2]}-0"), ("default", "pod-2", "a", "two", f"{two[2]}-0"),
+                           ("default", "pod-2", "b", "two", f"{two[2]}-0"), ("default", "pod-3", "main", "many", f"{many[2]}-0"),
+                           ("default", "pod-4", "main", "many", f"{many[2]}-0")]
+        for claim in (one, two, many):
+            self.peer.prepare(claim)
+            self.addCleanup(self.peer.unprepare, claim)
+        wait_for("the labels", lambda: self.labels(one) == [("pod-1", "main")])
+        self.assertEqual((self.labels(two), self.labels(many)), ([("pod-2", "")], [("", "")]))
+        self.assertIn(("pod-1", "main"), self.labels(one, "hami_vgpu_memory_limit_bytes"))
 
     def test_page_is_what_its_parsers_take(self):
         self.prepare("quote", result(memory="1Gi"), namespace="team-a")

@@ -7,12 +7,6 @@
 /* ---- shares -----------------------------------------------------------------------------------
  */
 
-static uint64_t overhead_bytes(const struct alq_figures *f)
-{
-    int64_t bytes = (int64_t)f->usage.overhead_bytes + f->correction.overhead_bytes;
-    return bytes > 0 ? (uint64_t)bytes : 0;
-}
-
 static uint32_t processes(const struct alq_figures *f)
 {
     return f->usage.processes > f->gpu_processes ? f->usage.processes : f->gpu_processes;
@@ -42,7 +36,7 @@ static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
         alq_metrics_u64(text, w->labels, NULL, f->usage.counted_bytes);
         break;
     case ALQ_METRIC_SHARE_MEMORY_OVERHEAD:
-        alq_metrics_u64(text, w->labels, NULL, overhead_bytes(f));
+        alq_metrics_u64(text, w->labels, NULL, alq_watched_overhead(w));
         break;
     case ALQ_METRIC_SHARE_MEMORY_SPILLED:
         alq_metrics_u64(text, w->labels, NULL, f->usage.spilled_bytes);
@@ -101,7 +95,7 @@ void alq_collect_share(void *monitor, enum alq_metric_id id, struct alq_metrics_
 /* ---- GPUs -------------------------------------------------------------------------------------
  */
 
-static const struct alq_round_gpu *load_of(const struct alq_monitor *m, const char *uuid)
+const struct alq_round_gpu *alq_monitor_load(const struct alq_monitor *m, const char *uuid)
 {
     static const struct alq_round_gpu none; /* no sample yet */
     for (uint32_t i = 0; i < m->load_count; i++)
@@ -118,7 +112,7 @@ static uint64_t known(int64_t value)
 static uint64_t gpu_value(const struct alq_monitor *m, enum alq_metric_id id,
                           const struct alq_gpu *gpu)
 {
-    const struct alq_round_gpu *load = load_of(m, gpu->uuid);
+    const struct alq_round_gpu *load = alq_monitor_load(m, gpu->uuid);
     const struct alq_fault *fault = alq_gpu_fault(gpu);
     uint64_t promised_bytes;
     uint32_t promised_pct;

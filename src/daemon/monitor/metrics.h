@@ -17,7 +17,14 @@
 
 enum alq_metric_type { ALQ_METRIC_COUNTER, ALQ_METRIC_GAUGE, ALQ_METRIC_HISTOGRAM };
 
-enum alq_metric_scope { ALQ_SCOPE_DAEMON, ALQ_SCOPE_GPU, ALQ_SCOPE_SHARE, ALQ_SCOPE_COUNT };
+enum alq_metric_scope {
+    ALQ_SCOPE_DAEMON,
+    ALQ_SCOPE_GPU,
+    ALQ_SCOPE_SHARE,
+    ALQ_SCOPE_HAMI_GPU, /* names that HAMi's vGPUmonitor has, with --hami-metrics */
+    ALQ_SCOPE_HAMI_SHARE,
+    ALQ_SCOPE_COUNT
+};
 
 /* ALQ_METRIC_<ID OF THE ROW> */
 enum alq_metric_id {

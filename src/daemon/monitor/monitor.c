@@ -17,6 +17,8 @@
 #include "daemon/prepare/prepare.h"
 
 #define ROUND_NS (1000 * ALQ_NS_PER_MS)
+#define USERS_WAIT_MAX_NS (60 * ROUND_NS)   /* containers come soon after a Prepare, or much later \
+                                             */
 #define CLOCK_STEP_NS (100 * ALQ_NS_PER_MS) /* a smaller change of the wall clock is jitter */
 
 static int64_t now_ns(const struct alq_monitor *m)
@@ -31,9 +33,13 @@ static void set_timer(struct alq_monitor *m, int64_t at_ns)
 
 static void refresh(struct alq_monitor *m)
 {
-    if (m->is_stale && alq_shares_sync(&m->shares, m->prepare))
+    if (!m->is_stale)
+        return;
+    if (alq_shares_sync(&m->shares, m->prepare))
         alq_error(NULL, "out of memory: some shares have no figures");
     m->is_stale = 0;
+    m->users_ns = now_ns(m) + ROUND_NS;
+    m->users_wait_ns = ROUND_NS;
 }
 
 /* ---- a round ----------------------------------------------------------------------------------
@@ -61,6 +67,18 @@ static void install(struct alq_monitor *m, struct alq_round *r)
     }
 }
 
+static void ask_users(struct alq_monitor *m)
+{
+    const int64_t now = now_ns(m);
+    if (!m->prepare || !m->shares.count || now < m->users_ns)
+        return;
+    m->parts.ask_users(m->parts.users_arg);
+    m->users_ns = now + m->users_wait_ns;
+    m->users_wait_ns *= 2;
+    if (m->users_wait_ns > USERS_WAIT_MAX_NS)
+        m->users_wait_ns = USERS_WAIT_MAX_NS;
+}
+
 static void on_round(struct alq_job *job)
 {
     struct alq_round *r = (struct alq_round *)job;
@@ -69,6 +87,7 @@ static void on_round(struct alq_job *job)
     install(m, r);
     alq_round_free(r);
     pause(m, m->last_ns + ROUND_NS);
+    ask_users(m);
 }
 
 static void run_round(struct alq_job *job)
@@ -210,6 +229,11 @@ void alq_monitor_set_gpus(struct alq_monitor *m, const struct alq_gpu_list *list
     look(m);
 }
 
+void alq_monitor_set_users(struct alq_monitor *m, const struct alq_share_user *users, size_t count)
+{
+    alq_shares_set_users(&m->shares, users, count);
+}
+
 /* ---- /metrics ---------------------------------------------------------------------------------
  */
 
@@ -220,6 +244,7 @@ static void read_wall_clock(struct alq_monitor *m)
     clock_gettime(CLOCK_REALTIME, &unix_);
     int64_t ns =
         (int64_t)(unix_.tv_sec - boot.tv_sec) * 1000 * ALQ_NS_PER_MS + unix_.tv_nsec - boot.tv_nsec;
+    m->boot_ns = (int64_t)boot.tv_sec * 1000 * ALQ_NS_PER_MS + boot.tv_nsec;
     if (llabs(ns - m->boot_to_unix_ns) > CLOCK_STEP_NS)
         m->boot_to_unix_ns = ns;
 }
@@ -264,6 +289,10 @@ struct alq_monitor *alq_monitor_new(const struct alq_monitor_parts *parts, struc
     alq_metric_set(ALQ_METRIC_BUILD, 1, ALQ_VERSION, NULL);
     alq_metrics_collect(ALQ_SCOPE_SHARE, alq_collect_share, m);
     alq_metrics_collect(ALQ_SCOPE_GPU, alq_collect_gpu, m);
+    if (parts->cfg->is_hami_metrics) {
+        alq_metrics_collect(ALQ_SCOPE_HAMI_SHARE, alq_collect_hami_share, m);
+        alq_metrics_collect(ALQ_SCOPE_HAMI_GPU, alq_collect_hami_gpu, m);
+    }
     return m;
 }
 
@@ -272,8 +301,8 @@ void alq_monitor_free(struct alq_monitor *m)
     if (!m)
         return;
     alq_monitor_close(m);
-    alq_metrics_collect(ALQ_SCOPE_SHARE, NULL, NULL);
-    alq_metrics_collect(ALQ_SCOPE_GPU, NULL, NULL);
+    for (enum alq_metric_scope scope = 0; scope < ALQ_SCOPE_COUNT; scope++)
+        alq_metrics_collect(scope, NULL, NULL);
     alq_mounts_free(m->files.mounts);
     m->parts.clock.timer_free(m->timer);
     free(m->gpus.gpus);

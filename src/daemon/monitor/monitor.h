@@ -27,6 +27,9 @@ struct alq_monitor_parts {
     /* as alq_nvml_sample */
     int (*sample)(void *arg, alq_nvml_sample_cb cb, void *cb_arg);
     void *sample_arg;
+    /* Asks who uses the shares; alq_monitor_set_users may follow. */
+    void (*ask_users)(void *arg);
+    void *users_arg;
 };
 
 /* Takes the collectors of metrics. NULL when out of memory. */
@@ -45,6 +48,10 @@ void alq_monitor_set_gpus(struct alq_monitor *monitor, const struct alq_gpu_list
 /* What a share uses, of the last round; NULL while it is not watched. For the moment of the call.
  */
 const struct alq_usage *alq_monitor_usage(const struct alq_monitor *monitor, const char *share_id);
+
+/* Who uses shares (pod and container labels). */
+void alq_monitor_set_users(struct alq_monitor *monitor, const struct alq_share_user *users,
+                           size_t count);
 
 /* Serves /metrics. -1: out of memory. */
 int alq_monitor_serve(struct alq_monitor *monitor, struct alq_http *http);

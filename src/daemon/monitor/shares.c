@@ -53,14 +53,42 @@ static int set_labels(struct alq_watched *w, const char *labels, size_t fixed)
     return 0;
 }
 
-void alq_watched_used_by(struct alq_watched *w, const char *pod, const char *container)
+static void label_user(struct alq_watched *w)
 {
     char labels[LABELS_BYTES];
     memcpy(labels, w->labels, w->fixed);
     labels[w->fixed] = '\0';
-    alq_metrics_label(labels, sizeof(labels), "pod", pod);
-    alq_metrics_label(labels, sizeof(labels), "container", container);
+    alq_metrics_label(labels, sizeof(labels), "pod", w->pod ? w->pod : "");
+    alq_metrics_label(labels, sizeof(labels), "container", w->container ? w->container : "");
     set_labels(w, labels, w->fixed); /* without memory the old ones stay */
+}
+
+void alq_shares_set_users(struct alq_shares *shares, const struct alq_share_user *users,
+                          size_t count)
+{
+    for (size_t i = 0; i < shares->count; i++)
+        shares->all[i]->pod = shares->all[i]->container = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct alq_watched *w = alq_shares_find(shares, users[i].share_id);
+        if (!w)
+            continue;
+        if (!w->pod) {
+            w->pod = users[i].pod;
+            w->container = users[i].container;
+        } else if (strcmp(w->pod, users[i].pod) != 0) {
+            w->pod = w->container = "";
+        } else if (strcmp(w->container, users[i].container) != 0) {
+            w->container = "";
+        }
+    }
+    for (size_t i = 0; i < shares->count; i++)
+        label_user(shares->all[i]);
+}
+
+uint64_t alq_watched_overhead(const struct alq_watched *w)
+{
+    int64_t bytes = (int64_t)w->f.usage.overhead_bytes + w->f.correction.overhead_bytes;
+    return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 /* The labels that a claim fixes; who uses it is kept while they are the same. */

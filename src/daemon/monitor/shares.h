@@ -22,6 +22,7 @@ struct alq_watched {
     char *labels;    /* owned; those of the metrics of a share */
     uint16_t fixed;  /* bytes of labels without pod and container */
     struct alq_figures f;
+    const char *pod, *container; /* while users are being told */
 };
 
 struct alq_shares {
@@ -36,8 +37,13 @@ int alq_shares_sync(struct alq_shares *shares, const struct alq_prepare *prepare
 void alq_shares_clear(struct alq_shares *shares);
 struct alq_watched *alq_shares_find(const struct alq_shares *shares, const char *id);
 
-/* Who uses the share; "" where it is nobody, or several that differ. */
-void alq_watched_used_by(struct alq_watched *w, const char *pod, const char *container);
+/* Who uses the shares: the labels pod and container of each, "" where it is nobody, or several that
+ * differ. */
+void alq_shares_set_users(struct alq_shares *shares, const struct alq_share_user *users,
+                          size_t count);
+
+/* The ledger's overhead with the correction in force. */
+uint64_t alq_watched_overhead(const struct alq_watched *w);
 
 /* What is promised of a GPU. */
 void alq_shares_promised(const struct alq_shares *shares, const char *gpu_uuid,

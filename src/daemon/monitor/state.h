@@ -32,10 +32,19 @@ struct alq_monitor {
     struct alq_round_gpu *loads; /* owned; of the last sample */
     uint32_t load_count;
     int64_t boot_to_unix_ns; /* added to CLOCK_BOOTTIME */
+    int64_t boot_ns;         /* CLOCK_BOOTTIME of the page that is being made */
+    int64_t users_ns;        /* when the users of shares are to be asked for */
+    int64_t users_wait_ns;   /* and how long after that again */
 };
+
+/* What NVML said last of a GPU; all zero before it did. */
+const struct alq_round_gpu *alq_monitor_load(const struct alq_monitor *monitor, const char *uuid);
 
 /* Collectors of the scopes SHARE and GPU; arg is the monitor. */
 void alq_collect_share(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
 void alq_collect_gpu(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
+/* hami.c */
+void alq_collect_hami_share(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
+void alq_collect_hami_gpu(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);
 
 #endif

@@ -161,7 +161,7 @@ static void rows_keep_the_naming_rules(void **state)
         const struct alq_metric_row *row = &alq_metric_rows[i];
         const char *end = row->name + strlen(row->name) - strlen("_total");
         int is_total = !strcmp(end, "_total");
-        if (strncmp(row->name, "aliquot_", 8) != 0 ||
+        if (strncmp(row->name, row->scope < ALQ_SCOPE_HAMI_GPU ? "aliquot_" : "hami_", 5) != 0 ||
             is_total != !strcmp(types[row->type], "counter"))
             fail_msg("%s", row->name);
         for (int j = 0; j < i; j++)
@@ -191,7 +191,7 @@ static void docs_list_exactly_the_rows(void **state)
         if (!strstr(docs, line))
             fail_msg("docs/metrics.md has no line%s", line);
     }
-    for (const char *at = docs; (at = strstr(at, "\n| `aliquot_")); at++)
+    for (const char *at = docs; (at = strstr(at, "\n| `")); at++)
         listed++;
     assert_int_equal(listed, ALQ_METRIC_COUNT);
 }

@@ -70,7 +70,7 @@ def scrapes():
     """CPU microseconds of the loop for /metrics with 8 GPUs of 32 shares each, the monitor running."""
     world = World(gpus=8)
     try:
-        world.start(log_level="warn")
+        world.start(log_level="info")
         peer = Peer(world.dra_socket)
         for i in range(8 * 32):
             claim = world.claim(f"s-{i}", [result(device=f"hami-gpu-{i % 8}", cores="3", memory="2Gi")])

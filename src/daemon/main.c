@@ -47,6 +47,8 @@
 #define ALQ_LOG_MODULE "main"
 
 #define WORKERS 4
+#define LARGE_BYTES (128 << 10)
+#define SPARE_BYTES (16 << 10)
 #define DESCRIPTORS_MIN 512
 #define DESCRIPTORS_MAX 65536
 #define DRAIN_MS 5000
@@ -580,6 +582,11 @@ int main(int argc, char **argv)
     enum alq_config_action action;
     /* Four workers need no arena each: resident memory is a figure. */
     mallopt(M_ARENA_MAX, 1);
+    /* Fixed: malloc would raise it with each large block that is freed, and then keep such blocks.
+     */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    mallopt(M_TOP_PAD, SPARE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, SPARE_BYTES);
     umask(022);
     unsigned seed = 0; /* of the jitter, so that the nodes of a cluster do not move together */
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))

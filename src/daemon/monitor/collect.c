@@ -30,7 +30,7 @@ static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
     const struct alq_counters *counters = &f->usage.counters;
     switch (id) {
     case ALQ_METRIC_SHARE_MEMORY_LIMIT:
-        alq_metrics_u64(text, w->labels, NULL, w->limit_bytes);
+        alq_metrics_u64(text, w->labels, NULL, alq_watched_limit_bytes(w));
         break;
     case ALQ_METRIC_SHARE_MEMORY_COUNTED:
         alq_metrics_u64(text, w->labels, NULL, f->usage.counted_bytes);
@@ -54,7 +54,7 @@ static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
         alq_metrics_u64(text, w->labels, NULL, counters->allocations);
         break;
     case ALQ_METRIC_SHARE_COMPUTE_LIMIT:
-        alq_metrics_u64(text, w->labels, NULL, w->cores_pct);
+        alq_metrics_u64(text, w->labels, NULL, alq_watched_cores_pct(w));
         break;
     case ALQ_METRIC_SHARE_COMPUTE_GRANTED:
         alq_metrics_seconds(text, w->labels, NULL, counters->charged_ns);

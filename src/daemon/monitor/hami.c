@@ -39,7 +39,7 @@ static uint64_t share_value(const struct alq_watched *w, enum alq_metric_id id, 
 {
     switch (id) {
     case ALQ_METRIC_HAMI_VGPU_LIMIT:
-        return w->limit_bytes;
+        return alq_watched_limit_bytes(w);
     case ALQ_METRIC_HAMI_VGPU_USED:
     case ALQ_METRIC_HAMI_CONTAINER_MEMORY:
         return w->f.usage.counted_bytes + alq_watched_overhead(w);
@@ -62,7 +62,7 @@ void alq_collect_hami_share(void *monitor, enum alq_metric_id id, struct alq_met
     char labels[LABELS_BYTES];
     for (size_t i = 0; i < m->shares.count; i++) {
         const struct alq_watched *w = m->shares.all[i];
-        if (w->is_admin)
+        if (w->share->is_admin)
             continue;
         share_labels(w, labels);
         alq_metrics_u64(text, labels, NULL, share_value(w, id, m->boot_ns));

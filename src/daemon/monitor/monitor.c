@@ -17,7 +17,8 @@
 #include "daemon/prepare/prepare.h"
 
 #define ROUND_NS (1000 * ALQ_NS_PER_MS)
-#define USERS_WAIT_MAX_NS (60 * ROUND_NS)   /* containers come soon after a Prepare, or much later \
+#define USERS_WAIT_MAX_NS                                                                          \
+    (60 * ROUND_NS)                         /* containers come soon after a Prepare, or much later \
                                              */
 #define CLOCK_STEP_NS (100 * ALQ_NS_PER_MS) /* a smaller change of the wall clock is jitter */
 
@@ -145,8 +146,8 @@ static void begin(struct alq_monitor *m)
         struct alq_round_share *s = &r->shares[i];
         memcpy(s->id, w->id, sizeof(s->id));
         memcpy(s->gpu_uuid, w->gpu_uuid, sizeof(s->gpu_uuid));
-        s->is_enforced = w->is_enforced;
-        s->is_exclusive = w->is_exclusive;
+        s->is_enforced = alq_watched_is_enforced(&m->shares, w);
+        s->is_exclusive = !s->is_enforced && !w->share->is_admin;
         s->f = w->f;
     }
     r->arg = m;
@@ -259,7 +260,8 @@ static void on_metrics(void *arg, struct alq_http_call *call,
     read_wall_clock(m);
     if (m->prepare)
         alq_metric_set(ALQ_METRIC_PREPARED_CLAIMS, alq_prepare_count(m->prepare), NULL, NULL);
-    char *page = alq_metrics_render(format, &len);
+    char *page = alq_shares_label(&m->shares) ? NULL : alq_metrics_render(format, &len);
+    alq_shares_unlabel(&m->shares);
     alq_http_answer(call, 200, alq_metrics_content_type(format), page, len);
     look(m);
 }

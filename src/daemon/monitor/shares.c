@@ -14,8 +14,10 @@
 
 static void watched_free(struct alq_watched *w)
 {
-    if (w)
-        free(w->labels);
+    if (w) {
+        free(w->pod);
+        free(w->container);
+    }
     free(w);
 }
 
@@ -41,72 +43,120 @@ struct alq_watched *alq_shares_find(const struct alq_shares *shares, const char 
 /* ---- labels -----------------------------------------------------------------------------------
  */
 
-static int set_labels(struct alq_watched *w, const char *labels, size_t fixed)
+/* Text of one share's labels; *fixed: how much of it comes before pod and container. */
+static void write_labels(const struct alq_watched *w, char *labels, uint32_t *fixed)
 {
-    char *copy = w->labels && !strcmp(w->labels, labels) ? w->labels : strdup(labels);
-    if (!copy)
+    labels[0] = '\0';
+    alq_metrics_label(labels, LABELS_BYTES, "namespace", w->claim->namespace_);
+    alq_metrics_label(labels, LABELS_BYTES, "claim", w->claim->name ? w->claim->name : "");
+    alq_metrics_label(labels, LABELS_BYTES, "request", w->share->request);
+    alq_metrics_label(labels, LABELS_BYTES, "uuid", w->gpu_uuid);
+    alq_metrics_label(labels, LABELS_BYTES, "device", w->share->device);
+    *fixed = (uint32_t)strlen(labels);
+    alq_metrics_label(labels, LABELS_BYTES, "pod", w->pod ? w->pod : "");
+    alq_metrics_label(labels, LABELS_BYTES, "container", w->container ? w->container : "");
+}
+
+int alq_shares_label(struct alq_shares *shares)
+{
+    char one[LABELS_BYTES];
+    size_t bytes = 0, at = 0;
+    uint32_t fixed;
+    for (size_t i = 0; i < shares->count; i++) {
+        write_labels(shares->all[i], one, &fixed);
+        bytes += strlen(one) + 1;
+    }
+    shares->labels = malloc(bytes + 1);
+    if (!shares->labels)
         return -1;
-    if (copy != w->labels)
-        free(w->labels);
-    w->labels = copy;
-    w->fixed = (uint16_t)fixed;
+    for (size_t i = 0; i < shares->count; i++) {
+        struct alq_watched *w = shares->all[i];
+        write_labels(w, one, &w->fixed);
+        w->labels = memcpy(shares->labels + at, one, strlen(one) + 1);
+        at += strlen(one) + 1;
+    }
     return 0;
 }
 
-static void label_user(struct alq_watched *w)
+void alq_shares_unlabel(struct alq_shares *shares)
 {
-    char labels[LABELS_BYTES];
-    memcpy(labels, w->labels, w->fixed);
-    labels[w->fixed] = '\0';
-    alq_metrics_label(labels, sizeof(labels), "pod", w->pod ? w->pod : "");
-    alq_metrics_label(labels, sizeof(labels), "container", w->container ? w->container : "");
-    set_labels(w, labels, w->fixed); /* without memory the old ones stay */
+    for (size_t i = 0; i < shares->count; i++)
+        shares->all[i]->labels = NULL;
+    free(shares->labels);
+    shares->labels = NULL;
+}
+
+/* ---- users ------------------------------------------------------------------------------------
+ */
+
+static int is_text(const char *have, const char *text)
+{
+    return have && !strcmp(have, text);
+}
+
+static void set_text(char **text, const char *value)
+{
+    if (value && is_text(*text, value))
+        return;
+    free(*text);
+    *text = value ? strdup(value) : NULL; /* without memory the label is empty */
+}
+
+static void tell_user(struct alq_watched *w, const struct alq_share_user *user)
+{
+    if (!w->is_told) {
+        set_text(&w->pod, user->pod);
+        set_text(&w->container, user->container);
+    } else if (!is_text(w->pod, user->pod)) {
+        set_text(&w->pod, NULL);
+        set_text(&w->container, NULL);
+    } else if (!is_text(w->container, user->container)) {
+        set_text(&w->container, NULL);
+    }
+    w->is_told = 1;
 }
 
 void alq_shares_set_users(struct alq_shares *shares, const struct alq_share_user *users,
                           size_t count)
 {
     for (size_t i = 0; i < shares->count; i++)
-        shares->all[i]->pod = shares->all[i]->container = NULL;
+        shares->all[i]->is_told = 0;
     for (size_t i = 0; i < count; i++) {
         struct alq_watched *w = alq_shares_find(shares, users[i].share_id);
-        if (!w)
-            continue;
-        if (!w->pod) {
-            w->pod = users[i].pod;
-            w->container = users[i].container;
-        } else if (strcmp(w->pod, users[i].pod) != 0) {
-            w->pod = w->container = "";
-        } else if (strcmp(w->container, users[i].container) != 0) {
-            w->container = "";
-        }
+        if (w)
+            tell_user(w, &users[i]);
     }
-    for (size_t i = 0; i < shares->count; i++)
-        label_user(shares->all[i]);
+    for (size_t i = 0; i < shares->count; i++) {
+        struct alq_watched *w = shares->all[i];
+        if (w->is_told)
+            continue;
+        set_text(&w->pod, NULL);
+        set_text(&w->container, NULL);
+    }
+}
+
+/* ---- figures ----------------------------------------------------------------------------------
+ */
+
+int alq_watched_is_enforced(const struct alq_shares *shares, const struct alq_watched *w)
+{
+    return alq_share_is_enforced(shares->cfg, w->share);
+}
+
+uint64_t alq_watched_limit_bytes(const struct alq_watched *w)
+{
+    return w->share->is_admin ? 0 : alq_share_memory_in_force(w->share);
+}
+
+uint32_t alq_watched_cores_pct(const struct alq_watched *w)
+{
+    return w->share->is_admin ? 0 : alq_share_cores_in_force(w->share);
 }
 
 uint64_t alq_watched_overhead(const struct alq_watched *w)
 {
     int64_t bytes = (int64_t)w->f.usage.overhead_bytes + w->f.correction.overhead_bytes;
     return bytes > 0 ? (uint64_t)bytes : 0;
-}
-
-/* The labels that a claim fixes; who uses it is kept while they are the same. */
-static int label(struct alq_watched *w, const struct alq_claim_spec *claim,
-                 const struct alq_share_spec *share)
-{
-    char labels[LABELS_BYTES] = "";
-    alq_metrics_label(labels, sizeof(labels), "namespace", claim->namespace_);
-    alq_metrics_label(labels, sizeof(labels), "claim", claim->name ? claim->name : "");
-    alq_metrics_label(labels, sizeof(labels), "request", share->request);
-    alq_metrics_label(labels, sizeof(labels), "uuid", share->gpu_uuid);
-    alq_metrics_label(labels, sizeof(labels), "device", share->device);
-    size_t fixed = strlen(labels);
-    if (w->labels && w->fixed == fixed && !strncmp(w->labels, labels, fixed))
-        return 0;
-    alq_metrics_label(labels, sizeof(labels), "pod", "");
-    alq_metrics_label(labels, sizeof(labels), "container", "");
-    return set_labels(w, labels, fixed);
 }
 
 /* ---- the table --------------------------------------------------------------------------------
@@ -140,7 +190,7 @@ static struct alq_watched *add(struct sync *s, const char *id)
 static void see_share(struct sync *s, const struct alq_claim_spec *claim,
                       const struct alq_share_spec *share)
 {
-    const struct alq_shares known = {s->shares->cfg, s->shares->all, s->old, 0};
+    const struct alq_shares known = {.all = s->shares->all, .count = s->old};
     struct alq_watched *w = alq_shares_find(&known, share->share_id);
     if (!w)
         w = add(s, share->share_id);
@@ -151,14 +201,9 @@ static void see_share(struct sync *s, const struct alq_claim_spec *claim,
     if (strcmp(w->gpu_uuid, share->gpu_uuid) != 0)
         memset(&w->f, 0, sizeof(w->f)); /* allocated anew elsewhere */
     snprintf(w->gpu_uuid, sizeof(w->gpu_uuid), "%s", share->gpu_uuid);
-    w->is_admin = (uint8_t)(share->is_admin != 0);
-    w->is_enforced = (uint8_t)(alq_share_is_enforced(s->shares->cfg, share) != 0);
-    w->is_exclusive = !w->is_enforced && !w->is_admin;
-    w->limit_bytes = share->is_admin ? 0 : alq_share_memory_in_force(share);
-    w->cores_pct = share->is_admin ? 0 : alq_share_cores_in_force(share);
-    w->is_seen = label(w, claim, share) == 0;
-    if (!w->is_seen)
-        s->rc = -1;
+    w->claim = claim;
+    w->share = share;
+    w->is_seen = 1;
 }
 
 static void see_claim(void *arg, const struct alq_claim_spec *claim)
@@ -206,7 +251,7 @@ void alq_shares_promised(const struct alq_shares *shares, const char *gpu_uuid,
         const struct alq_watched *w = shares->all[i];
         if (strcmp(w->gpu_uuid, gpu_uuid) != 0)
             continue;
-        *memory_bytes += w->limit_bytes;
-        *cores_pct += w->cores_pct;
+        *memory_bytes += alq_watched_limit_bytes(w);
+        *cores_pct += alq_watched_cores_pct(w);
     }
 }

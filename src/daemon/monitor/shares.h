@@ -15,30 +15,42 @@ struct alq_prepare;
 struct alq_watched {
     char id[ALQ_SHARE_ID_BYTES];
     char gpu_uuid[ALQ_UUID_BYTES];
-    uint64_t limit_bytes; /* promised; 0 for adminAccess */
-    uint32_t cores_pct;
-    uint8_t is_enforced, is_exclusive, is_admin;
-    uint8_t is_seen; /* while the table is brought up to date */
-    char *labels;    /* owned; those of the metrics of a share */
-    uint16_t fixed;  /* bytes of labels without pod and container */
+    const struct alq_claim_spec *claim; /* borrowed, until the promises change */
+    const struct alq_share_spec *share; /* of the claim */
+    uint8_t is_seen;                    /* while the table is brought up to date */
+    uint8_t is_told;                    /* while users are being told: one has been */
+    char *pod, *container;              /* owned; NULL: nobody, or several that differ */
+    const char *labels;                 /* those of a share's metrics, between label and unlabel */
+    uint32_t fixed;                     /* bytes of labels before pod and container */
     struct alq_figures f;
-    const char *pod, *container; /* while users are being told */
 };
 
 struct alq_shares {
     const struct alq_config *cfg;
     struct alq_watched **all; /* owned; sorted by id */
     size_t count, size;
+    char *labels; /* owned; of all */
 };
 
 /* Makes the table what the promises are (prepare NULL: none). -1: out of memory, some are missing.
  */
 int alq_shares_sync(struct alq_shares *shares, const struct alq_prepare *prepare);
 void alq_shares_clear(struct alq_shares *shares);
+
+/* Makes the labels of all for a page, and frees them: nobody else needs them, and they are most of
+ * what is to be said of a share. The promises must not have changed since the last sync. -1: out of
+ * memory. */
+int alq_shares_label(struct alq_shares *shares);
+void alq_shares_unlabel(struct alq_shares *shares);
+
+int alq_watched_is_enforced(const struct alq_shares *shares, const struct alq_watched *w);
+/* 0 for adminAccess */
+uint64_t alq_watched_limit_bytes(const struct alq_watched *w);
+uint32_t alq_watched_cores_pct(const struct alq_watched *w);
+
 struct alq_watched *alq_shares_find(const struct alq_shares *shares, const char *id);
 
-/* Who uses the shares: the labels pod and container of each, "" where it is nobody, or several that
- * differ. */
+/* Who uses the shares: pod and container of each. */
 void alq_shares_set_users(struct alq_shares *shares, const struct alq_share_user *users,
                           size_t count);
 

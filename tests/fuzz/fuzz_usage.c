@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         struct alq_slot slot;
         memcpy(&slot, data, sizeof(slot));
         data += sizeof(slot);
-        usage.flaw = alq_usage_add_slot(&slot, &usage);
+        usage.flaw = alq_usage_add_slot(&slot, NULL, &usage);
     }
     if (!usage.flaw && (usage.counted_bytes > 1ull << 50 || usage.overhead_bytes > 1ull << 50 ||
                         usage.counters.charged_ns > 1ull << 62))

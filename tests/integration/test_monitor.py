@@ -130,8 +130,8 @@ class Monitor(unittest.TestCase):
         deface(lambda file: file.write(b"\xff" * 4096))  # what else can be wrong: tests/unit/daemon/test_monitor.c
         with open(usage, "ab") as file:
             file.write(b"x" * (32 * MIB))
-        wait_for("the excess to be cut", lambda: os.stat(usage).st_size == size)
-        settled(self.world, bad, "the cut to be told", lambda f: f["trimmed_bytes_total"] == 32 * MIB and f["usage_valid"])
+        wait_for("the excess to be cut", lambda: os.stat(usage).st_size < 2 * size)  # room for the section of spilled memory
+        settled(self.world, bad, "the cut to be told", lambda f: f["trimmed_bytes_total"] > 31 * MIB and f["usage_valid"])
 
     def labels(self, claim, name="aliquot_share_memory_limit_bytes"):
         found = [labels for n, labels, _ in parse(scrape(self.world)[0]) if n == name and labels.get("claim", claim[1]) == claim[1]]

@@ -103,6 +103,8 @@ static void correct_time_has_a_floor(void **state)
 /* ---- usage files ------------------------------------------------------------------------------
  */
 
+#define USAGE_BYTES_MAX ((off_t)ALQ_USAGE_BYTES(ALQ_SECTION_HOST + 1))
+
 struct share {
     char path[32];
     int dir, fd;
@@ -251,12 +253,12 @@ static void usage_trim_cuts_what_is_behind_the_end(void **state)
     struct alq_usage usage;
     struct stat st;
     assert_int_equal(alq_usage_trim(s->dir), 0);
-    assert_int_equal(ftruncate(s->fd, (off_t)ALQ_USAGE_BYTES(1) + 12345), 0);
+    assert_int_equal(ftruncate(s->fd, USAGE_BYTES_MAX + 12345), 0);
     alq_usage_read(s->dir, &usage);
     assert_true(usage.is_oversize && !usage.flaw);
     assert_int_equal(alq_usage_trim(s->dir), 12345);
     assert_int_equal(fstat(s->fd, &st), 0);
-    assert_int_equal(st.st_size, ALQ_USAGE_BYTES(1));
+    assert_int_equal(st.st_size, USAGE_BYTES_MAX);
     alq_usage_read(s->dir, &usage);
     assert_false(usage.is_oversize);
 }

@@ -4,7 +4,6 @@ which GPUs are offered at all."""
 
 import http.client
 import json
-import os
 import pathlib
 import re
 import shutil

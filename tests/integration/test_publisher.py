@@ -267,7 +267,7 @@ class Others(Case):
                     pass
             time.sleep(0.01)
         self.assertLess(len(self.server.writes()) - before, 60)
-        self.assertIn("second driver", publisher.text())
+        self.assertIn("does a second plugin use this driver name", publisher.text())
 
 
 class GateOff(Case):

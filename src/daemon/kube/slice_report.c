@@ -90,6 +90,19 @@ void alq_slice_report_refused(struct alq_slice_report *r, const struct alq_err *
     tell_node(r, "SliceRefused", err->text);
 }
 
+#define CONTESTED                                                                                  \
+    "slices of this node are changed by others as fast as they are corrected: does a second "      \
+    "plugin use this driver name?"
+
+void alq_slice_report_contested(struct alq_slice_report *r, int is_contested)
+{
+    if (is_contested && !r->is_contested) {
+        alq_warn(NULL, "%s", CONTESTED);
+        tell_node(r, "SlicesContested", CONTESTED);
+    }
+    r->is_contested = is_contested;
+}
+
 void alq_slice_report_tell(const struct alq_slice_report *r, int is_missing,
                            struct alq_findings *findings)
 {
@@ -111,6 +124,11 @@ void alq_slice_report_tell(const struct alq_slice_report *r, int is_missing,
         alq_findings_add(findings, "slices.dropped-fields", ALQ_FINDING_WARNING,
                          "turn on the feature gates of these fields, or live without them",
                          "the API server does not store all of a slice: %s", r->dropped);
+    if (r->is_contested)
+        alq_findings_add(findings, "slices.contested", ALQ_FINDING_ERROR,
+                         "remove the other plugin from this node, or give one of the two another "
+                         "--driver-name",
+                         "%s", CONTESTED);
     if (r->left_out[0])
         alq_findings_add(findings, "slices.device-left-out", ALQ_FINDING_WARNING,
                          "see the reason; the GPU is offered as soon as it is gone", "%s",

@@ -18,6 +18,7 @@ struct alq_findings;
 struct alq_slice_report {
     struct alq_events *events;
     int is_refused;                     /* the last write was, as invalid */
+    int is_contested;                   /* somebody else changes the slices all the time */
     char left_out[ALQ_ERR_TEXT_BYTES];  /* why a device is not offered; "" none */
     char dropped[300];                  /* fields that the server does not keep; "" none */
     char complaint[ALQ_ERR_TEXT_BYTES]; /* logged last, so that a lasting trouble is one line */
@@ -36,6 +37,9 @@ void alq_slice_report_left_out(struct alq_slice_report *report, const struct alq
 
 /* A slice is not valid, as the server says, or our own check. */
 void alq_slice_report_refused(struct alq_slice_report *report, const struct alq_err *err);
+
+/* Slices are changed as fast as they are corrected, or (0) no longer. */
+void alq_slice_report_contested(struct alq_slice_report *report, int is_contested);
 
 void alq_slice_report_tell(const struct alq_slice_report *report, int is_missing,
                            struct alq_findings *findings);

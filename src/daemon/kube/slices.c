@@ -583,13 +583,11 @@ static int may_write(struct alq_slices *s)
     if (s->writes_left) {
         s->writes_left--;
         s->is_slowed = s->is_slowed && s->writes_left < WRITES_BURST / 2;
+        alq_slice_report_contested(&s->report, s->is_slowed);
         return 1;
     }
-    if (!s->is_slowed)
-        alq_warn(NULL, "slices are changed by others as fast as they are corrected; going slowly "
-                       "from now on. Does a second "
-                       "driver use this name on this node?");
     s->is_slowed = 1;
+    alq_slice_report_contested(&s->report, 1);
     wait_longer(&s->write_backoff, WRITE_REFILL_MS);
     return 0;
 }

@@ -337,7 +337,8 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
     (void)what;
     struct daemon *d = arg;
     if (signal_number == SIGHUP) {
-        alq_reload_run(&d->reload);
+        if (alq_reload_run(&d->reload))
+            alq_devices_choose_again(alq_node_devices(d->node));
         return;
     }
     if (d->phase != PHASE_RUNNING) {

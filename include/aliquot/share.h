@@ -187,7 +187,7 @@ static_assert(sizeof(struct alq_cover) == 2048, "cover");
 struct alq_counters {
     uint64_t refusals; /* allocations refused by us */
     uint64_t allocations;
-    uint64_t launches;         /* kernels and graphs that passed the gate */
+    uint64_t launches;         /* kernels, graphs, fills and copies that passed the gate */
     uint64_t charged_ns;       /* GPU time charged */
     uint64_t throttled_ns;     /* time that threads waited at the gate */
     uint64_t peak_bytes;       /* highest total seen at an admission */

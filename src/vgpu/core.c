@@ -281,6 +281,11 @@ CUresult alq_dev_find(CUdevice ordinal, struct alq_dev **dev)
     return result == CUDA_ERROR_NOT_INITIALIZED ? CUDA_SUCCESS : result;
 }
 
+bool alq_dev_is_only(void)
+{
+    return atomic_load_explicit(&devices_known, memory_order_acquire) == 1 && driver_count == 1;
+}
+
 CUresult alq_dev_find_current(struct alq_dev **dev)
 {
     CUdevice ordinal = 0;

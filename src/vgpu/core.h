@@ -104,6 +104,9 @@ CUresult alq_dev_find(CUdevice ordinal, struct alq_dev **dev);
  * device, else one cuCtxGetDevice. */
 CUresult alq_dev_find_current(struct alq_dev **dev);
 
+/* True once it is known that the driver shows one device. */
+bool alq_dev_is_only(void);
+
 /* For those who only tell: NULL on an error too. */
 struct alq_dev *alq_dev_of(CUdevice ordinal);
 struct alq_dev *alq_dev_current(void);

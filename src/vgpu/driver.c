@@ -11,7 +11,7 @@
 enum { LIB_CUDA, LIB_NVML, LIB_COUNT };
 
 /* Open addressing over the addresses of hooked rows; 0 is free, else row + 1. */
-#define REVERSE_SIZE 512u
+#define REVERSE_SIZE 1024u
 static_assert(ALQ_ENTRY_COUNT * 2 < REVERSE_SIZE, "room in the reverse table");
 
 struct library {

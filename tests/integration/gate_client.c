@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that keeps the GPU as busy as it is let: launches kernels of so many microseconds,
- * eager or as graphs of four, over one or more streams, and waits for its streams after every so
- * many launches.
+ * eager or as graphs of four, or fills memory for about as long each, over one or more streams, and
+ * waits for its streams after every so many launches.
  *
- *   gate_client SECONDS MICROSECONDS eager|graph STREAMS SYNC_EVERY
+ *   gate_client SECONDS MICROSECONDS eager|graph|fill STREAMS SYNC_EVERY
  *
  * Prints "ready" when its context is there, starts at a line on stdin, and ends with the number of
  * launches.
@@ -19,6 +19,7 @@
 
 #define STREAMS_MAX 16
 #define GRAPH_KERNELS 4
+#define FILL_BYTES_PER_US 1000000u /* of the simulated GPU */
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry busy_us(.param .u64 us)\n{\nret;\n}\n";
@@ -47,6 +48,7 @@ int main(int argc, char **argv)
     CUfunction function;
     CUgraph graph;
     CUgraphExec exec = NULL;
+    CUdeviceptr area = 0;
     uint64_t us, launches = 0;
     void *params[] = {&us};
     char line[16];
@@ -69,6 +71,8 @@ int main(int argc, char **argv)
         NEED(cuStreamEndCapture(streams[0], &graph));
         NEED(cuGraphInstantiateWithFlags(&exec, graph, 0));
     }
+    if (!strcmp(argv[3], "fill"))
+        NEED(cuMemAlloc_v2(&area, us * FILL_BYTES_PER_US));
     printf("ready\n");
     fflush(stdout);
     if (!fgets(line, sizeof(line), stdin))
@@ -78,6 +82,8 @@ int main(int argc, char **argv)
         CUstream stream = streams[launches % (uint64_t)stream_count];
         if (exec)
             NEED(cuGraphLaunch(exec, stream));
+        else if (area)
+            NEED(cuMemsetD8Async(area, 0, us * FILL_BYTES_PER_US, stream));
         else
             NEED(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
         if (++launches % (uint64_t)sync_every == 0)

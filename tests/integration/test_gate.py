@@ -168,6 +168,11 @@ class GateTest(unittest.TestCase):
         busy, _ = self.run_all([self.start(share, 200, "graph")])
         self.assert_share(busy, share, 30)
 
+    def test_fills_are_held(self):
+        share = Share(self, "fill", 30)
+        busy, _ = self.run_all([self.start(share, 2000, "fill")])
+        self.assert_share(busy, share, 30)
+
     def test_streams_are_held_together(self):
         share = Share(self, "streams", 50)
         busy, _ = self.run_all([self.start(share, 1000, streams=4, sync_every=8)])

@@ -46,6 +46,11 @@ static bool is_limited(struct alq_compute_device *dev)
     return atomic_load_explicit(&dev->is_limited, RELAXED);
 }
 
+bool alq_compute_is_limited(struct alq_compute *c, uint32_t index)
+{
+    return c->devices[index].is_on && is_limited(&c->devices[index]);
+}
+
 void alq_compute_add_device(struct alq_compute *c, uint32_t index,
                             const struct alq_compute_share *shares, uint32_t share_count,
                             uint64_t boot_id)

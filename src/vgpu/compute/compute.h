@@ -100,6 +100,9 @@ void alq_compute_add_device(struct alq_compute *c, uint32_t index,
                             const struct alq_compute_share *shares, uint32_t share_count,
                             uint64_t boot_id);
 
+/* False: launches on the device are counted and nothing more. */
+bool alq_compute_is_limited(struct alq_compute *c, uint32_t index);
+
 /* Adds launches to the counters; now_ns, where known, is when the share was last active. */
 void alq_compute_count(struct alq_compute *c, struct alq_compute_device *dev, uint64_t launches,
                        uint64_t now_ns);

@@ -201,11 +201,13 @@ static struct alq_correction correction_of(struct alq_round *r, struct alq_round
     struct alq_correction c = s->f.correction;
     const struct alq_held now = held(&s->f.usage);
     const uint64_t charged = s->f.usage.counters.charged_ns;
-    if (!s->f.usage.processes && !s->processes)
+    if (!s->f.usage.processes && !s->processes) {
         c.overhead_bytes = 0;
-    else if (r->has_sample && s->has_before && !s->f.usage.flaw)
-        c.overhead_bytes =
-            alq_correct_overhead(c.overhead_bytes, s->physical_bytes, &s->before, &now);
+        s->f.highs.count = 0;
+    } else if (r->has_sample && s->has_before && !s->f.usage.flaw) {
+        c.overhead_bytes = alq_correct_overhead(&s->f.highs, c.overhead_bytes, s->physical_bytes,
+                                                &s->before, &now);
+    }
     if (r->has_sample)
         c.time_ppm = alq_correct_time(&s->f.time, c.time_ppm, is_contended(r, s), window_ns,
                                       window_ns / 100 * s->sm_pct,

@@ -23,6 +23,7 @@ struct alq_figures {
     uint32_t used_pct; /* in the last round */
     uint32_t gpu_processes;           /* that NVML listed */
     struct alq_correction correction; /* in force */
+    struct alq_overhead_highs highs;
     struct alq_time_sums time;
     uint64_t charged_ns;    /* seen in the last round */
     uint64_t trimmed_bytes; /* cut off its files so far */

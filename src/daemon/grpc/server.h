@@ -27,8 +27,8 @@ struct alq_grpc_server *alq_grpc_server_new(struct event_base *base, const char 
  * still be answered. NULL-safe. */
 void alq_grpc_server_shutdown(struct alq_grpc_server *server);
 
-/* Makes the socket anew when somebody has taken its file away; who is connected stays so. 1: made, 0:
- * it is there, or the server was shut down; else as alq_grpc_server_new. */
+/* Makes the socket anew when somebody has taken its file away; who is connected stays so. 1: made,
+ * 0: it is there, or the server was shut down; else as alq_grpc_server_new. */
 int alq_grpc_server_renew(struct alq_grpc_server *server, struct alq_err *err);
 
 /* Whether the socket is there and takes connections. */

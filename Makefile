@@ -10,6 +10,7 @@ SOAK_CYCLES ?= 100000
 TEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+ACCURACY_ARGS ?=
 
 # Debian's own tools, whatever else comes first in PATH or in a virtual environment.
 export PATH := /usr/sbin:/sbin:/usr/bin:/bin:$(PATH)
@@ -24,7 +25,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak bench bench-peer lint sanitize fuzz e2e image install clean help
+.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak accuracy bench bench-peer lint sanitize fuzz e2e image install clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -36,6 +37,7 @@ help:
 	@echo 'make soak       $(SOAK_CYCLES) prepare/unprepare cycles: nothing may grow (SOAK_CYCLES)'
 	@echo 'make test-clients  NVIDIA'\''s nvidia-smi, numba and pycuda on the simulated driver (fetched, not installed)'
 	@echo 'make bench      the figures of docs/benchmarks.md, into build/bench/results.json'
+	@echo 'make accuracy   how well compute limits hold, in virtual time: the table and plot of docs/benchmarks.md'
 	@echo 'make bench-peer PEER_LIBVGPU=PATH  the same of the library beside another one that takes HAMi-core'\''s environment'
 	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
 	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
@@ -82,6 +84,9 @@ test-clients: build
 
 bench-peer: build
 	@$(PYTHON) bench/run.py --peer "$(PEER_LIBVGPU)" $(BENCH_ARGS)
+
+accuracy: build
+	@$(PYTHON) bench/accuracy.py $(ACCURACY_ARGS)
 
 bench: build
 	@$(PYTHON) bench/run.py $(BENCH_ARGS)

@@ -4,6 +4,8 @@
 value_median, reference, ratio}) and prints it beside the bounds that docs/benchmarks.md explains. A benchmark is a
 program build/bench/bench_<part> or a script bench/bench_<part>.py; called with --json it prints its list on stdout.
 
+Figures that make accuracy put there (gate.*) stay.
+
 make bench-peer PEER_LIBVGPU=path (--peer): the benchmarks of the library alone, each with ours and with another preload
 library that takes HAMi-core's environment, printed side by side; the peer's results go to build/bench/peer.json.
 
@@ -104,7 +106,10 @@ def plain(pattern):
     for path, command in benchmarks(pattern):
         results += run(path, command, failed)
     (BUILD / "bench").mkdir(exist_ok=True)
-    (BUILD / "bench/results.json").write_text(json.dumps(results, indent=1) + "\n")
+    path = BUILD / "bench/results.json"
+    names = {item["name"] for item in results}
+    kept = [item for item in json.loads(path.read_text()) if item["name"].startswith("gate.")] if path.exists() else []
+    path.write_text(json.dumps(results + [item for item in kept if item["name"] not in names], indent=1) + "\n")
     print(f"machine: {machine()}\ncommand: make bench\n")
     rows = [("NAME", "UNIT", "MIN", "MEDIAN", "REFERENCE", "RATIO", "BOUND")]
     for item in results:

@@ -198,6 +198,20 @@ struct alq_counters {
 };
 static_assert(sizeof(struct alq_counters) == 128, "counters");
 
+/* Which entry points of the driver something was refused to. New ones go to the end. */
+enum alq_family {
+    ALQ_FAMILY_LINEAR,   /* cuMemAlloc, cuMemAllocPitch */
+    ALQ_FAMILY_MANAGED,  /* cuMemAllocManaged */
+    ALQ_FAMILY_ARRAY,    /* cuArrayCreate, cuMipmappedArrayCreate */
+    ALQ_FAMILY_PHYSICAL, /* cuMemCreate */
+    ALQ_FAMILY_POOL,     /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
+    ALQ_FAMILY_GRAPH,    /* launches of graphs that allocate */
+    ALQ_FAMILY_CONTEXT,  /* cuCtxCreate, cuDevicePrimaryCtxRetain, cuCtxSetLimit */
+    ALQ_FAMILY_MODULE,   /* cuModuleLoad, cuLibraryLoad */
+    ALQ_FAMILY_COUNT
+};
+#define ALQ_FAMILIES_MAX 16u
+
 struct alq_usage_section {
     char gpu_uuid[ALQ_UUID_BYTES]; /* [once] in a share directory; else written by the first
                                       process, see config.h */
@@ -212,13 +226,17 @@ struct alq_usage_section {
     struct alq_gate gate;
     struct alq_counters counters;
     struct alq_cover cover;
-    uint8_t reserved2[4096 - 384 - 2048];
+    /* counters.refusals by enum alq_family; added to and read as the counters are */
+    uint64_t refused[ALQ_FAMILIES_MAX];
+    uint8_t reserved2[4096 - 2432 - 8 * ALQ_FAMILIES_MAX];
     struct alq_slot slots[ALQ_SLOTS];
 };
 static_assert(offsetof(struct alq_usage_section, total) == 64, "section.total");
 static_assert(offsetof(struct alq_usage_section, gate) == 128, "section.gate");
 static_assert(offsetof(struct alq_usage_section, counters) == 256, "section.counters");
 static_assert(offsetof(struct alq_usage_section, cover) == 384, "section.cover");
+static_assert(offsetof(struct alq_usage_section, refused) == 2432, "section.refused");
+static_assert(ALQ_FAMILY_COUNT <= ALQ_FAMILIES_MAX, "families");
 static_assert(offsetof(struct alq_usage_section, slots) == 4096, "section.slots");
 static_assert(sizeof(struct alq_usage_section) == 4096 + 128 * ALQ_SLOTS, "section");
 static_assert(sizeof(struct alq_usage_section) <= 256 * 1024, "a section is at most 256 KiB");

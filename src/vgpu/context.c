@@ -191,7 +191,7 @@ static CUresult reserve(CUdevice ordinal, struct alq_dev **dev, uint64_t *bytes)
     if (!found)
         return result;
     *bytes = alq_dev_context_bytes(found);
-    if (!alq_admit(found, 0, *bytes))
+    if (!alq_admit(found, ALQ_FAMILY_CONTEXT, 0, *bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *dev = found;
     return CUDA_SUCCESS;
@@ -414,7 +414,7 @@ ALQ_HOOK CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return ALQ_CALL(cuCtxSetLimit, limit, value);
     uint64_t asked = limit_bytes(here.dev, limit, value);
     uint64_t reserved = asked > before ? asked - before : 0;
-    if (reserved && !alq_admit(here.dev, 0, reserved))
+    if (reserved && !alq_admit(here.dev, ALQ_FAMILY_CONTEXT, 0, reserved))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ALQ_CALL(cuCtxSetLimit, limit, value);
     if (result != CUDA_SUCCESS)

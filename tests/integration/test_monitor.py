@@ -86,6 +86,26 @@ class Monitor(unittest.TestCase):
         wait_for("its correction to go", lambda: correction(self.world, share)[1] == 0)
         self.assertEqual(correction(self.world, share)[0], sequence + 1)  # nothing was written in between
 
+    def test_refusals_are_told_by_family_of_entry_points(self):
+        claim = self.prepare("refused", result(memory="1Gi"))
+        program = Program(self, self.world, [f"{claim[2]}-0"]).start()
+        program.ok("module")
+        calls = {"linear": (f"alloc {GIB}", f"pitch {GIB} 2"), "managed": (f"managed {GIB}",), "array": ("array 65536 16384",),
+                 "physical": (f"vmm {GIB} 0",), "pool": (f"async {GIB}",)}
+        for lines in calls.values():
+            for line in lines:
+                self.assertEqual(program.call(line)[0], "2", line)
+        room = program.ok("info")[0]
+        program.ok(f"alloc {room // MIB * MIB}")
+        for line in ("module", "ctx 0", "ctx 0"):
+            self.assertEqual(program.call(line)[0], "2", line)
+        want = {**{name: len(lines) for name, lines in calls.items()}, "module": 1, "context": 2, "graph": 0}
+
+        def told():
+            return {labels["entry"]: v for name, labels, v in parse(scrape(self.world)[0])
+                    if name == "aliquot_share_refusals_total" and labels["claim"] == claim[1]}
+        wait_for("all refusals to be told", lambda: told() == want)
+
     def test_memory_outside_shares_is_told_apart(self):
         claim = self.prepare("apart", result(device="hami-gpu-1", memory="8Gi"))
         inside = Program(self, self.world, [f"{claim[2]}-0"]).start(1)

@@ -25,12 +25,15 @@ static const char flooded[] = "too many locks";
 /* ---- judging ----------------------------------------------------------------------------------
  */
 
-const char *alq_usage_judge(const void *head, struct alq_counters *counters)
+const char *alq_usage_judge(const void *head, struct alq_usage *usage)
 {
+    struct alq_counters *counters = &usage->counters;
     struct alq_usage_header header;
     const char *section = (const char *)head + ALQ_USAGE_HEADER_BYTES;
     memcpy(&header, head, sizeof(header));
     memcpy(counters, section + offsetof(struct alq_usage_section, counters), sizeof(*counters));
+    memcpy(usage->refused, section + offsetof(struct alq_usage_section, refused),
+           sizeof(usage->refused));
     if (header.magic != ALQ_USAGE_MAGIC || header.version != ALQ_SHARE_VERSION ||
         header.header_bytes != ALQ_USAGE_HEADER_BYTES ||
         header.section_bytes != sizeof(struct alq_usage_section) || header.section_count == 0 ||
@@ -42,6 +45,9 @@ const char *alq_usage_judge(const void *head, struct alq_counters *counters)
         counters->throttled_ns > COUNT_MAX || counters->unknown_entries > COUNT_MAX ||
         counters->last_activity_ns > COUNT_MAX || counters->peak_bytes > BYTES_MAX)
         return implausible;
+    for (unsigned i = 0; i < ALQ_FAMILY_COUNT; i++)
+        if (usage->refused[i] > COUNT_MAX)
+            return implausible;
     return NULL;
 }
 
@@ -146,7 +152,7 @@ static const char *read_file(int dir, struct alq_usage *usage)
         (!fstatat(dir, "hami.cache", &st, AT_SYMLINK_NOFOLLOW) && st.st_size > CACHE_BYTES_MAX);
     if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
         return truncated;
-    const char *flaw = alq_usage_judge(head, &usage->counters);
+    const char *flaw = alq_usage_judge(head, usage);
     if (flaw)
         return flaw;
     memcpy(&header, head, sizeof(header));

@@ -23,6 +23,7 @@ struct alq_usage {
     uint64_t overhead_bytes; /* likewise; counted + overhead is what the ledger holds */
     uint64_t spilled_bytes;  /* likewise, on the host in place of device memory */
     struct alq_counters counters;
+    uint64_t refused[ALQ_FAMILY_COUNT];
 };
 
 /* dir: an open share directory. An unreadable file is a flaw. */
@@ -32,10 +33,10 @@ void alq_usage_read(int dir, struct alq_usage *usage);
  * system that all shares lie on. Bytes cut off. */
 uint64_t alq_usage_trim(int dir);
 
-/* Header and section, slots aside (ALQ_USAGE_HEAD_BYTES from the file's begin): NULL and the
- * counters, or the flaw. Pure. */
+/* Header and section, slots aside (ALQ_USAGE_HEAD_BYTES from the file's begin): NULL with the
+ * counters and refused, or the flaw. Pure. */
 #define ALQ_USAGE_HEAD_BYTES (ALQ_USAGE_HEADER_BYTES + offsetof(struct alq_usage_section, slots))
-const char *alq_usage_judge(const void *head, struct alq_counters *counters);
+const char *alq_usage_judge(const void *head, struct alq_usage *usage);
 
 /* Adds a living slot, with what it has in the host's section (NULL: there is none), or says what is
  * wrong with it. Pure. */

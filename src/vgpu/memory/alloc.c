@@ -9,8 +9,9 @@
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/spill.h"
 
-CUresult alq_ticket_take_somewhere(struct alq_ticket *t, uint64_t counted_bytes,
-                                   uint64_t overhead_bytes, uint64_t spill_bytes)
+CUresult alq_ticket_take_somewhere(struct alq_ticket *t, enum alq_family family,
+                                   uint64_t counted_bytes, uint64_t overhead_bytes,
+                                   uint64_t spill_bytes)
 {
     *t = (struct alq_ticket){.counted_bytes = counted_bytes,
                              .overhead_bytes = (uint32_t)overhead_bytes};
@@ -23,7 +24,7 @@ CUresult alq_ticket_take_somewhere(struct alq_ticket *t, uint64_t counted_bytes,
     if (!here.dev || counted_bytes == 0)
         return CUDA_SUCCESS;
     enum alq_place place =
-        alq_admit_somewhere(here.dev, counted_bytes, overhead_bytes, spill_bytes);
+        alq_admit_somewhere(here.dev, family, counted_bytes, overhead_bytes, spill_bytes);
     if (place == ALQ_PLACE_NONE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     t->dev = here.dev;
@@ -36,9 +37,10 @@ CUresult alq_ticket_take_somewhere(struct alq_ticket *t, uint64_t counted_bytes,
     return CUDA_SUCCESS;
 }
 
-CUresult alq_ticket_take(struct alq_ticket *t, uint64_t counted_bytes, uint64_t overhead_bytes)
+CUresult alq_ticket_take(struct alq_ticket *t, enum alq_family family, uint64_t counted_bytes,
+                         uint64_t overhead_bytes)
 {
-    return alq_ticket_take_somewhere(t, counted_bytes, overhead_bytes, 0);
+    return alq_ticket_take_somewhere(t, family, counted_bytes, overhead_bytes, 0);
 }
 
 void alq_ticket_give_back(const struct alq_ticket *t)
@@ -128,7 +130,8 @@ static CUresult free_linear(CUdeviceptr ptr)
             return alq_absent(ALQ_CU_##name);                                                      \
         if (!alq_core_is_on() || !out)                                                             \
             return ALQ_CALL(name, out, bytes);                                                     \
-        CUresult result = alq_ticket_take_somewhere(&t, bytes, alq_slack(bytes), bytes);           \
+        CUresult result =                                                                          \
+            alq_ticket_take_somewhere(&t, ALQ_FAMILY_LINEAR, bytes, alq_slack(bytes), bytes);      \
         if (result == CUDA_SUCCESS && t.is_on_host) {                                              \
             result = alq_spill_serve(&t, (ptr_type)-1, &spilled);                                  \
             if (result == CUDA_SUCCESS)                                                            \
@@ -151,7 +154,7 @@ ALQ_HOOK CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int
         return alq_absent(ALQ_CU_cuMemAllocManaged);
     if (!alq_core_is_on() || !out)
         return ALQ_CALL(cuMemAllocManaged, out, bytes, flags);
-    CUresult result = alq_ticket_take(&t, bytes, alq_slack(bytes));
+    CUresult result = alq_ticket_take(&t, ALQ_FAMILY_MANAGED, bytes, alq_slack(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = ALQ_CALL(cuMemAllocManaged, out, bytes, flags);
@@ -176,7 +179,8 @@ static CUresult settle_pitch(CUresult result, struct alq_ticket *t, CUdeviceptr 
         truth = UINT64_MAX;
     /* One kind alone is moved, so the slack of a pitched allocation is counted with it. */
     uint64_t had = t->counted_bytes, want = truth + alq_slack(truth);
-    bool fits = want >= truth && (want <= had || alq_admit(t->dev, want - had, 0));
+    bool fits =
+        want >= truth && (want <= had || alq_admit(t->dev, ALQ_FAMILY_LINEAR, want - had, 0));
     if (fits && want < had)
         alq_uncharge(t->dev, had - want, 0);
     if (fits)
@@ -218,7 +222,8 @@ static bool is_element(unsigned int bytes)
         if (!pitch_guess(width, height, &guess))                                                   \
             guess = UINT64_MAX;                                                                    \
         CUresult result = alq_ticket_take_somewhere(                                               \
-            &t, guess, 0, is_element(element) && spill_pitch(width) <= (size_type)-1 ? guess : 0); \
+            &t, ALQ_FAMILY_LINEAR, guess, 0,                                                       \
+            is_element(element) && spill_pitch(width) <= (size_type)-1 ? guess : 0);               \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         if (t.is_on_host) {                                                                        \

@@ -23,12 +23,14 @@ struct alq_ticket {
 
 /* In the current context. CUDA_SUCCESS: go on, with t->dev set where something was reserved. Else
  * the answer to the program. */
-CUresult alq_ticket_take(struct alq_ticket *t, uint64_t counted_bytes, uint64_t overhead_bytes);
+CUresult alq_ticket_take(struct alq_ticket *t, enum alq_family family, uint64_t counted_bytes,
+                         uint64_t overhead_bytes);
 
 /* The same for what may spill: t->is_on_host where spill_bytes of the host's memory were reserved
  * instead, and are then its counted bytes. */
-CUresult alq_ticket_take_somewhere(struct alq_ticket *t, uint64_t counted_bytes,
-                                   uint64_t overhead_bytes, uint64_t spill_bytes);
+CUresult alq_ticket_take_somewhere(struct alq_ticket *t, enum alq_family family,
+                                   uint64_t counted_bytes, uint64_t overhead_bytes,
+                                   uint64_t spill_bytes);
 
 void alq_ticket_give_back(const struct alq_ticket *t);
 

@@ -67,7 +67,8 @@ static bool has_own_memory(unsigned int flags)
         if (!array_guess(desc->Width, desc->Height, depth_,                                        \
                          element_bytes(desc->Format, desc->NumChannels), levels_, &guess))         \
             guess = UINT64_MAX;                                                                    \
-        CUresult result = alq_ticket_take(&t, guess, guess == UINT64_MAX ? 0 : alq_slack(guess));  \
+        CUresult result = alq_ticket_take(&t, ALQ_FAMILY_ARRAY, guess,                             \
+                                          guess == UINT64_MAX ? 0 : alq_slack(guess));             \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         result = ALQ_CALL(name, args);                                                             \

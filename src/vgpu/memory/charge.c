@@ -133,7 +133,8 @@ static bool charge(struct alq_dev *dev, enum book book, uint64_t counted, uint64
     return ok;
 }
 
-void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+void alq_charge_refused(struct alq_dev *dev, enum alq_family family, uint64_t counted_bytes,
+                        uint64_t overhead_bytes)
 {
     struct alq_line line;
     uint64_t bytes;
@@ -142,7 +143,9 @@ void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t ov
         return;
     if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes))
         bytes = UINT64_MAX;
-    __atomic_fetch_add(&dev->share[0]->section->counters.refusals, 1, __ATOMIC_RELAXED);
+    struct alq_usage_section *section = dev->share[0]->section;
+    __atomic_fetch_add(&section->counters.refusals, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&section->refused[family], 1, __ATOMIC_RELAXED);
     if (!ALQ_LOG_IS_ON(ALQ_LOG_WARN))
         return;
     alq_log_begin(&line, ALQ_LOG_WARN);
@@ -151,7 +154,7 @@ void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t ov
     alq_text_add(&line.text, " limit=");
     alq_text_add_u64(&line.text, alq_dev_limit_bytes(dev));
     alq_text_add(&line.text, " held=");
-    alq_text_add_u64(&line.text, alq_ledger_total(dev->share[0]->section));
+    alq_text_add_u64(&line.text, alq_ledger_total(section));
     alq_text_add(&line.text, " device=");
     alq_text_add(&line.text, dev->uuid);
     alq_log_end(&line, ALQ_LOG_WARN);

@@ -30,7 +30,8 @@ bool alq_charge(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_b
 bool alq_charge_is_over(const struct alq_dev *dev);
 
 /* Counts a refusal, and says it in a line. */
-void alq_charge_refused(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
+void alq_charge_refused(struct alq_dev *dev, enum alq_family family, uint64_t counted_bytes,
+                        uint64_t overhead_bytes);
 
 /* How long the device's shares let an allocation wait for other processes; 0 where those could not
  * make room for it, neither on the device nor (spill_bytes not 0) on the host, for the process

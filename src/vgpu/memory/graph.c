@@ -113,7 +113,7 @@ static bool begin_on(struct alq_dev *dev, const struct alq_entry_value *graph,
 
     alq_pool_settle(pool);
     if (!is_backed && alq_charge_is_over(dev)) {
-        alq_charge_refused(dev, graph->counted_bytes, 0);
+        alq_charge_refused(dev, ALQ_FAMILY_GRAPH, graph->counted_bytes, 0);
         return false;
     }
     return alq_pool_begin(pool, is_backed ? 0 : graph->counted_bytes, call);

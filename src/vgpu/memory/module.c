@@ -76,7 +76,7 @@ static CUresult load_begin(struct load *load, uint64_t bytes)
     if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || bytes > UINT32_MAX / 2)
         return CUDA_SUCCESS;
     load->most_bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
-    if (!alq_admit(here.dev, 0, load->most_bytes))
+    if (!alq_admit(here.dev, ALQ_FAMILY_MODULE, 0, load->most_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     load->here = here;
     if (ALQ_CALL(cuMemGetInfo_v2, &load->free_before, &total) != CUDA_SUCCESS)

@@ -271,8 +271,9 @@ static enum alq_place wait_for_room(struct alq_dev *dev, const struct wish *wish
     return ALQ_PLACE_NONE;
 }
 
-enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
-                                   uint64_t overhead_bytes, uint64_t spill_bytes)
+enum alq_place alq_admit_somewhere(struct alq_dev *dev, enum alq_family family,
+                                   uint64_t counted_bytes, uint64_t overhead_bytes,
+                                   uint64_t spill_bytes)
 {
     struct wish wish = {counted_bytes, overhead_bytes, spill_bytes};
 
@@ -285,13 +286,19 @@ enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
         return ALQ_PLACE_HOST;
     enum alq_place place = wait_for_room(dev, &wish);
     if (place == ALQ_PLACE_NONE)
-        alq_charge_refused(dev, counted_bytes, overhead_bytes);
+        alq_charge_refused(dev, family, counted_bytes, overhead_bytes);
     return place;
 }
 
-bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes)
+bool alq_admit(struct alq_dev *dev, enum alq_family family, uint64_t counted_bytes,
+               uint64_t overhead_bytes)
 {
-    return alq_admit_somewhere(dev, counted_bytes, overhead_bytes, 0) == ALQ_PLACE_DEVICE;
+    return alq_admit_somewhere(dev, family, counted_bytes, overhead_bytes, 0) == ALQ_PLACE_DEVICE;
+}
+
+static enum alq_family family_of(const struct alq_pool *pool)
+{
+    return is_of_graphs(pool) ? ALQ_FAMILY_GRAPH : ALQ_FAMILY_POOL;
 }
 
 bool alq_pool_begin(struct alq_pool *pool, uint64_t bytes, struct alq_pool_call *call)
@@ -303,7 +310,8 @@ bool alq_pool_begin(struct alq_pool *pool, uint64_t bytes, struct alq_pool_call 
     call->charged_bytes = bytes > room ? bytes - room : 0;
     pool->asked_bytes += bytes;
     unlock();
-    bool ok = call->charged_bytes == 0 || alq_admit(pool->dev, 0, call->charged_bytes);
+    bool ok =
+        call->charged_bytes == 0 || alq_admit(pool->dev, family_of(pool), 0, call->charged_bytes);
     lock();
     if (ok) {
         pool->overhead_bytes += call->charged_bytes;
@@ -326,6 +334,8 @@ static bool charge_growth(struct alq_pool *pool)
         lacks = settle(pool, true);
         ok = lacks == 0 || alq_charge(pool->dev, 0, lacks);
     }
+    if (!ok)
+        alq_charge_refused(pool->dev, family_of(pool), 0, lacks);
     if (lacks && ok) {
         lock();
         pool->overhead_bytes += lacks;

@@ -20,10 +20,11 @@
 struct alq_pool;
 
 /*
- * Reserves, or says no (counted as a refusal). Before it says no, the process's own pools on the
- * device give back what they do not use, as they do on a card that is full.
+ * Reserves, or says no (counted as a refusal to the family). Before it says no, the process's own
+ * pools on the device give back what they do not use, as they do on a card that is full.
  */
-bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_bytes);
+bool alq_admit(struct alq_dev *dev, enum alq_family family, uint64_t counted_bytes,
+               uint64_t overhead_bytes);
 
 /*
  * The same for what the host's memory may stand in for: where the device has no room, spill_bytes
@@ -31,8 +32,9 @@ bool alq_admit(struct alq_dev *dev, uint64_t counted_bytes, uint64_t overhead_by
  * again while it waits.
  */
 enum alq_place { ALQ_PLACE_NONE, ALQ_PLACE_DEVICE, ALQ_PLACE_HOST };
-enum alq_place alq_admit_somewhere(struct alq_dev *dev, uint64_t counted_bytes,
-                                   uint64_t overhead_bytes, uint64_t spill_bytes);
+enum alq_place alq_admit_somewhere(struct alq_dev *dev, enum alq_family family,
+                                   uint64_t counted_bytes, uint64_t overhead_bytes,
+                                   uint64_t spill_bytes);
 
 /* The pool behind a handle; NULL: it is not to be charged (another process's, no share there, no
  * pool). An error is the driver's answer to a question of ours, and the program's. */

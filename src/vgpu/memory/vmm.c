@@ -33,7 +33,7 @@ ALQ_HOOK CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes
         if (result != CUDA_SUCCESS)
             return result;
     }
-    if (dev && !alq_admit(dev, bytes, 0))
+    if (dev && !alq_admit(dev, ALQ_FAMILY_PHYSICAL, bytes, 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ALQ_CALL(cuMemCreate, handle, bytes, prop, flags);
     if (!dev)

@@ -63,9 +63,13 @@ static void usage_has_golden_offsets(void **state)
     AT(alq_usage_section, gate, 128);
     AT(alq_usage_section, counters, 256);
     AT(alq_usage_section, cover, 384);
+    AT(alq_usage_section, refused, 2432);
     AT(alq_usage_section, slots, 4096);
     assert_int_equal(ALQ_SECTION_DEVICE, 0);
     assert_int_equal(ALQ_SECTION_HOST, 1);
+    assert_int_equal(ALQ_FAMILY_LINEAR, 0);
+    assert_int_equal(ALQ_FAMILY_MODULE, 7);
+    assert_int_equal(ALQ_FAMILY_COUNT, 8);
     assert_int_equal(ALQ_USAGE_BYTES(1), 139264);
     assert_int_equal(ALQ_USAGE_BYTES(2), 274432);
     assert_int_equal(ALQ_USAGE_BYTES(16), 2166784);

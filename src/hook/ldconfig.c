@@ -17,6 +17,7 @@
 #define PROGRAM_BYTES_MAX (64u << 20)
 #define WORD_BYTES 256
 #define CHILD_REPORTED 127
+#define ALQ_MFD_EXEC 0x10u /* Linux 6.3 */
 #define CACHE_BYTES_MAX "16m"
 
 /* Ubuntu's /sbin/ldconfig is a script around the real one. */
@@ -40,26 +41,34 @@ static int open_program(void)
     return rc;
 }
 
+/* Where the node's default is that such memory is not executable, it has to be asked for. */
+static int new_memory(void)
+{
+    unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = alq_sys_memfd("ldconfig", flags | ALQ_MFD_EXEC);
+    return fd == -EINVAL ? alq_sys_memfd("ldconfig", flags) : fd;
+}
+
 /* A copy that nobody can write to. */
 static int copy_program(void)
 {
     alq_auto_fd program = open_program();
     if (program < 0)
         return program;
-    alq_auto_fd copy = alq_sys_memfd("ldconfig", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    alq_auto_fd copy = new_memory();
     if (copy < 0)
-        return copy;
+        return alq_report("ldconfig", "memory to run it from, links by SONAME instead", copy);
     long n;
     size_t len = 0;
     do {
         n = alq_sys_sendfile(copy, program, PROGRAM_BYTES_MAX - len);
         len += n > 0 ? (size_t)n : 0;
     } while (n > 0);
-    if (n < 0)
-        return (int)n;
-    int rc =
-        alq_sys_fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-    return rc ? rc : alq_keep_fd(&copy);
+    int rc = n < 0 ? (int)n
+                   : alq_sys_fcntl(copy, F_ADD_SEALS,
+                                   F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return rc ? alq_report("ldconfig", "copying it, links by SONAME instead", rc)
+              : alq_keep_fd(&copy);
 }
 
 /* ---- the child ---- */
@@ -219,11 +228,14 @@ int alq_ldconfig_run(const struct alq_container *container, const char *conf)
     alq_auto_fd tmpfs = alq_tmpfs_new(CACHE_BYTES_MAX);
     alq_auto_fd null = alq_sys_open("/dev/null", O_RDONLY, 0);
     alq_auto_fd log = alq_sys_memfd("log", MFD_CLOEXEC);
-    if (tmpfs < 0 || null < 0 || log < 0)
-        return tmpfs < 0 ? tmpfs : null < 0 ? null : log;
+    int rc = tmpfs < 0 ? tmpfs : null < 0 ? null : log < 0 ? log : write_conf(tmpfs, conf);
+    if (rc)
+        return alq_report("ldconfig", "no place for its files, links by SONAME instead", rc);
     remove_leftover(&container->rootfs);
-    int rc = write_conf(tmpfs, conf);
-    if (!rc)
-        rc = run(container, &(struct files){program, null, log, tmpfs});
-    return rc ? rc : alq_sys_openat(tmpfs, "ld.so.cache", O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    rc = run(container, &(struct files){program, null, log, tmpfs});
+    if (rc)
+        return rc;
+    int cache = alq_sys_openat(tmpfs, "ld.so.cache", O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    return cache < 0 ? alq_report("ldconfig", "made no cache, links by SONAME instead", cache)
+                     : cache;
 }

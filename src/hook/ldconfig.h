@@ -16,9 +16,9 @@ struct alq_container;
  * environment and capabilities other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy
  * in memory: no process of the container can write to the host's file through /proc.
  *
- * A descriptor of the cache; -ENOENT: the host has no ldconfig; -ENOEXEC: it has, but one that
- * would need the container's loader; -ENOSYS: the kernel is older than 5.2; another -errno: it did
- * not succeed, after a report.
+ * What conf names has passed alq_conf_check. A descriptor of the cache; -ENOENT: the host has no
+ * ldconfig; -ENOEXEC: it has, but one that would need the container's loader; those two, and
+ * another -errno after a report: there is no cache.
  */
 int alq_ldconfig_run(const struct alq_container *container, const char *conf);
 

@@ -2,23 +2,10 @@
 /* Symbolic links in a container, see link.h. */
 #include "hook/link.h"
 
-#include <stdalign.h>
-
 #include "hook/container.h"
 #include "hook/soname.h"
 #include "hook/sys.h"
 #include "vgpu/text.h"
-
-#define ENTRY_BYTES 32768
-
-/* struct linux_dirent64 */
-struct entry {
-    uint64_t inode;
-    int64_t next;
-    uint16_t bytes;
-    uint8_t type;
-    char name[];
-};
 
 int alq_link_put(int dir, const char *name, const char *target)
 {
@@ -155,29 +142,23 @@ static int link_library(const struct alq_rootfs *rootfs, int dir, const char *na
     return rc ? alq_report(facts.soname, "link by the SONAME", rc) : 0;
 }
 
+struct linking {
+    const struct alq_rootfs *rootfs;
+    int rc;
+};
+
+static bool on_name(void *arg, int dir, const char *name)
+{
+    struct linking *linking = arg;
+    linking->rc = link_library(linking->rootfs, dir, name);
+    return !linking->rc;
+}
+
 int alq_link_sonames(const struct alq_rootfs *rootfs, const char *folder)
 {
-    static alignas(8) char entries[ENTRY_BYTES];
-    alq_auto_fd path = alq_rootfs_open(rootfs, folder);
-    if (path == -ENOENT || path == -ENOTDIR)
+    struct linking linking = {.rootfs = rootfs};
+    int rc = alq_rootfs_list(rootfs, folder, on_name, &linking);
+    if (rc == -ENOENT || rc == -ENOTDIR)
         return 0;
-    alq_auto_fd dir = path < 0 ? path : alq_rootfs_reopen_dir(rootfs, path);
-    if (dir == -ENOTDIR)
-        return 0;
-    if (dir < 0)
-        return alq_report(folder, "directory of libraries", dir);
-    for (;;) {
-        long bytes = alq_sys_getdents(dir, entries, sizeof(entries));
-        if (bytes < 0)
-            return alq_report(folder, "listing the directory", (int)bytes);
-        if (!bytes)
-            return 0;
-        for (long at = 0; at < bytes;) {
-            const struct entry *e = (const void *)(entries + at);
-            int rc = link_library(rootfs, dir, e->name);
-            if (rc)
-                return rc;
-            at += e->bytes;
-        }
-    }
+    return rc ? alq_report(folder, "directory of libraries", rc) : linking.rc;
 }

@@ -3,6 +3,7 @@
 #include "hook/rootfs.h"
 
 #include <linux/magic.h>
+#include <stdalign.h>
 
 #include "hook/hook.h"
 #include "hook/sys.h"
@@ -11,6 +12,7 @@
 #define DEPTH_MAX 64
 #define LINKS_MAX 40
 #define NAME_BYTES 256
+#define ENTRY_BYTES 16384
 #define RETRIES 32 /* of openat2 while somebody renames directories */
 
 int alq_rootfs_init(struct alq_rootfs *rootfs, int fd)
@@ -212,6 +214,11 @@ bool alq_is_regular(int fd)
     return type_of(fd) == ALQ_S_FILE;
 }
 
+bool alq_is_directory(int fd)
+{
+    return type_of(fd) == ALQ_S_DIR;
+}
+
 static int reopen(const struct alq_rootfs *rootfs, int fd, int flags)
 {
     char name[16];
@@ -233,6 +240,33 @@ int alq_rootfs_reopen_file(const struct alq_rootfs *rootfs, int fd)
 int alq_rootfs_reopen_dir(const struct alq_rootfs *rootfs, int fd)
 {
     return reopen(rootfs, fd, O_DIRECTORY);
+}
+
+/* struct linux_dirent64 */
+struct entry {
+    uint64_t inode;
+    int64_t next;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+};
+
+int alq_rootfs_list(const struct alq_rootfs *rootfs, const char *path,
+                    bool (*on_name)(void *arg, int dir, const char *name), void *arg)
+{
+    alignas(8) char entries[ENTRY_BYTES];
+    alq_auto_fd found = alq_rootfs_open(rootfs, path);
+    alq_auto_fd dir = found < 0 ? found : alq_rootfs_reopen_dir(rootfs, found);
+    long bytes = dir;
+    while (dir >= 0 && (bytes = alq_sys_getdents(dir, entries, sizeof(entries))) > 0) {
+        for (long at = 0; at < bytes;) {
+            const struct entry *e = (const void *)(entries + at);
+            if (!on_name(arg, dir, e->name))
+                return 0;
+            at += e->bytes;
+        }
+    }
+    return (int)bytes;
 }
 
 long alq_rootfs_read(const struct alq_rootfs *rootfs, int fd, char *out, size_t bytes)

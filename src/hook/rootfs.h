@@ -41,7 +41,13 @@ int alq_rootfs_reopen_dir(const struct alq_rootfs *rootfs, int fd);
 /* Up to `bytes` - 1 bytes of the regular file fd stands for, and a NUL. The length; -EFBIG. */
 long alq_rootfs_read(const struct alq_rootfs *rootfs, int fd, char *out, size_t bytes);
 
+/* on_name(arg, dir, name) for each entry of the directory `path`, open as dir, until it says false.
+ * Calls may nest. */
+int alq_rootfs_list(const struct alq_rootfs *rootfs, const char *path,
+                    bool (*on_name)(void *arg, int dir, const char *name), void *arg);
+
 bool alq_is_regular(int fd);
+bool alq_is_directory(int fd);
 
 /* "/proc/self/fd/<fd>", for calls that take paths alone. */
 #define ALQ_FD_PATH_BYTES 32

@@ -19,10 +19,11 @@ RUN = os.environ.get("ALIQUOT_RUN", "env").split()
 SIZE_MAX = 200 << 10
 LIB = "/usr/lib/x86_64-linux-gnu"
 SOURCE = next((p for p in pathlib.Path(LIB).glob("libjansson.so.4.*")), None)
-NR_OPENAT2, ENOSYS, EPERM = 437, 38, 1
+EPERM, ENOEXEC, EACCES, ENOSYS = 1, 8, 13, 38
+NR = {"memfd_create": 319, "execveat": 322, "fsopen": 430, "openat2": 437}
 
-# Runs the command with openat2 refused, as an old kernel or a container runtime's filter does.
-WITHOUT_OPENAT2 = """
+# Runs the command with a system call refused, as an old kernel or a container runtime's filter does.
+WITHOUT_CALL = """
 import ctypes, os, struct, sys
 ops = [(0x20, 0, 0, 0), (0x15, 0, 1, {nr}), (0x06, 0, 0, 0x00050000 | {errno}), (0x06, 0, 0, 0x7fff0000)]
 code = b"".join(struct.pack("=HBBI", *op) for op in ops)
@@ -360,6 +361,53 @@ class Roots(unittest.TestCase):
                     if moved.exists():
                         os.rename(moved, path)
 
+    def test_includes_that_name_no_file_are_refused_before_ldconfig_opens_them(self):
+        """A FIFO would hold it, a device node be opened: named, by a pattern, by an included file, behind a link."""
+        conf = self.root / "etc/ld.so.conf"
+        bad = self.root / "etc/ld.so.conf.d/b-bad.conf"
+        (self.root / "opt/x").mkdir(parents=True)
+        (self.root / "opt/x/more.conf").write_text("# fine\n\t include\tld.so.conf.d/none /opt/b*.conf\n")
+        os.symlink("../etc/ld.so.conf.d/b-bad.conf", self.root / "opt/bad.conf")
+        texts = ("include /etc/ld.so.conf.d/b-bad.conf", "include ld.so.conf.d/*.conf", "/opt\ninclude /none /etc/ld.so.conf.d/b-[a-c]*.conf # x",
+                 "include /opt/x/more.conf")
+        for kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
+            os.mknod(bad, kind | 0o666, os.makedev(4095, 1))
+            for text in texts:
+                with self.subTest(text, kind=kind):
+                    conf.write_text(text)
+                    self.assertRegex(self.hook("update-ldcache", "--folder", LIB),
+                                     r"bad.conf: neither file nor directory; links by SONAME instead\n")
+                    self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+                    os.unlink(self.root / LIB[1:] / "libjansson.so.4")
+            conf.write_text("include /opt/x/*.none\n#include /etc/ld.so.conf.d/b-bad.conf\nincluded /etc/ld.so.conf.d/b-bad.conf\n")
+            self.assertNotIn("bad.conf: neither", self.hook("update-ldcache", "--folder", LIB))
+            self.assertIn("libjansson.so.4", self.cached())
+            os.unlink(self.root / LIB[1:] / "libjansson.so.4")
+            bad.unlink()
+
+    def test_configurations_without_end_are_refused(self):
+        conf = self.root / "etc/ld.so.conf"
+        for i in range(40):
+            (self.root / f"etc/ld.so.conf.d/{i}.conf").write_text("include *.conf\n")
+        for text in ("include /etc/ld.so.conf\n", "include ld.so.conf.d/*.conf\n", "include /*/x.conf\n", "include /" + 2500 * "x/" + "\n",
+                     "#" * (1 << 17)):
+            with self.subTest(text[:30]):
+                conf.write_text(text)
+                self.assertIn("links by SONAME instead", self.hook("update-ldcache", "--folder", LIB))
+                self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+
+    def test_kernel_that_refuses_what_ldconfig_needs_is_named(self):
+        """Executable memory (vm.memfd_noexec), running it (a filter, a security module), a tmpfs (Linux before 5.2)."""
+        for name, errno, said in (("memfd_create", EACCES, "memory to run it from, links by SONAME instead: permission denied"),
+                                  ("execveat", EACCES, "not run, links by SONAME instead: permission denied"),
+                                  ("execveat", ENOEXEC, "not run, links by SONAME instead: not a program that runs by itself"),
+                                  ("fsopen", ENOSYS, "no place for its files, links by SONAME instead: not known to this kernel")):
+            with self.subTest(name, errno=errno):
+                prefix = ["/usr/bin/python3", "-c", WITHOUT_CALL.format(nr=NR[name], errno=errno)]
+                self.assertEqual(self.hook("update-ldcache", "--folder", LIB, prefix=prefix), f"aliquot-hook: ldconfig: {said}\n")
+                self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+                os.unlink(self.root / LIB[1:] / "libjansson.so.4")
+
     def test_device_nodes_are_not_opened(self):
         """Number 10:130 is a watchdog: opening it starts it. 4095:1 is nobody's; its open would give an error."""
         for name in ("etc/ld.so.conf.d/00-aliquot.conf", LIB[1:] + "/libx.so.1"):
@@ -418,7 +466,7 @@ class Roots(unittest.TestCase):
     def test_where_openat2_is_refused_the_walk_does_the_same(self):
         for errno in (ENOSYS, EPERM):
             with self.subTest(errno):
-                code = WITHOUT_OPENAT2.format(nr=NR_OPENAT2, errno=errno)
+                code = WITHOUT_CALL.format(nr=NR["openat2"], errno=errno)
                 prefix = ["/usr/bin/python3", "-c", code]
                 self.hook("create-symlinks", "--link", f"t{errno}::/a/b/c", prefix=prefix)
                 self.assertEqual(os.readlink(self.root / "a/b/c"), f"t{errno}")
@@ -465,7 +513,7 @@ class Roots(unittest.TestCase):
         (params.parent / "version").write_text("550\n")
         text = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n"
         params.write_text(text)
-        for without in ([], ["/usr/bin/python3", "-c", WITHOUT_OPENAT2.format(nr=NR_OPENAT2, errno=ENOSYS)]):
+        for without in ([], ["/usr/bin/python3", "-c", WITHOUT_CALL.format(nr=NR["openat2"], errno=ENOSYS)]):
             self.hook("disable-device-node-modification", prefix=without,
                       after=f"cat {params}; ls {params.parent}; (echo x >{params}) 2>&1 || true; grep -c {self.root} /proc/self/mountinfo")
             lines = self.said.splitlines()

@@ -97,6 +97,8 @@ static void release(struct alq_node *n)
 {
     alq_monitor_close(n->parts.monitor);
     alq_prepare_free(alq_steal(&n->prepare));
+    if (n->files)
+        alq_findings_unregister(n->parts.findings, n->files);
     if (n->slices)
         alq_findings_unregister(n->parts.findings, n->slices);
     if (n->claim_status)
@@ -226,7 +228,8 @@ static void open_kube(struct alq_node *n, struct alq_err *err)
     if (!n->claim_status)
         return;
     alq_prepare_watch(n->prepare, &watcher);
-    if (alq_findings_register(parts->findings, alq_slices_tell, n->slices) ||
+    if (alq_findings_register(parts->findings, alq_files_tell, n->files) ||
+        alq_findings_register(parts->findings, alq_slices_tell, n->slices) ||
         alq_findings_register(parts->findings, alq_claim_status_tell, n->claim_status))
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }

@@ -15,10 +15,11 @@ static const struct {
     unsigned capability;
     const char *name, *purpose;
 } needed[] = {
-    {CAP_CHOWN, "CAP_CHOWN", "to give the admin socket to its group"},
+    {CAP_CHOWN, "CAP_CHOWN",
+     "to give the admin socket, and device nodes that it makes, to their owners"},
     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "to read files that a container has made unreadable"},
     {CAP_FOWNER, "CAP_FOWNER", "to set right the mode of files that a container has given away"},
-    {CAP_MKNOD, "CAP_MKNOD", "for the device nodes that NVML makes where they are missing"},
+    {CAP_MKNOD, "CAP_MKNOD", "for the device nodes that it and NVML make where they are missing"},
     {CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "to see which share a process of a container belongs to"},
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device nodes, see node.h. Majors come from proc/devices, owner and mode from the module's params
- * (a capability's mode from its own file). A node is made under another name and renamed, so that
- * nobody meets one with the wrong mode.
+ * (a capability's mode from its own file). A node is made under another name and linked or renamed,
+ * so that nobody meets one with the wrong mode.
  */
 #include "daemon/cdi/node.h"
 
@@ -24,6 +24,8 @@
 
 #define ALQ_LOG_MODULE "cdi"
 #define ANY_MODE UINT32_MAX
+#define NAME_BYTES 64
+#define NAME_TRIES 64
 #define MINOR_MAX 1048575ul /* 20 bits in the kernel's dev_t */
 
 /* Which major a node has: the first of these names that proc/devices knows. 535's module calls
@@ -67,71 +69,94 @@ static const struct family *family_of(const char *name, unsigned long *minor)
 /* ---- making -----------------------------------------------------------------------------------
  */
 
-/* How a missing node is to be made. */
+/* A node that is to be made. */
 struct plan {
+    const char *below; /* where */
+    const char *wrong; /* what is wrong there now */
     dev_t number;
     struct alq_kernel_params params;
 };
 
-static int plan_node(const struct alq_config *cfg, const char *name, const char *below,
-                     struct plan *plan, struct alq_err *err)
+/* The numbers that the loaded module's node of that name has. ALQ_ENOENT: it has none. */
+static int kernel_number(const struct alq_config *cfg, const char *name, dev_t *number,
+                         struct alq_err *err)
 {
-    struct alq_err why = ALQ_ERR_INIT;
     unsigned long minor;
     unsigned major;
     const struct family *family = family_of(name, &minor);
+    if (!family)
+        return alq_err_set(err, ALQ_ENOENT, "no driver makes a node of that name");
+    int rc = alq_kernel_major(cfg, family->majors, &major, err);
+    if (!rc)
+        *number = makedev(major, (unsigned)minor);
+    return rc;
+}
+
+static int check_plan(const struct alq_config *cfg, struct plan *plan, struct alq_err *err)
+{
     if (!cfg->is_mknod)
         return alq_err_set(err, ALQ_ENOENT,
-                           "device node %s is missing and --mknod is off; make it (nvidia-modprobe "
-                           "-c 0 -u), or set --dev-root",
-                           below);
-    if (!family || alq_kernel_major(cfg, family->majors, &major, &why))
-        return alq_err_set(err, ALQ_ENOENT,
-                           "device node %s is missing, and so is its kernel module (%s): load it "
-                           "(nvidia-modprobe -c 0 -u), or set --dev-root",
-                           below, family ? why.text : "no driver makes a node of that name");
+                           "device node %s %s and --mknod is off; make it (nvidia-modprobe -c 0 "
+                           "-u), or set --dev-root",
+                           plan->below, plan->wrong);
     alq_kernel_params(cfg, &plan->params);
     if (!plan->params.is_modify_allowed)
         return alq_err_set(err, ALQ_ENOENT,
-                           "device node %s is missing, and ModifyDeviceFiles is 0 in the driver's "
-                           "params: what makes the nodes on this host (udev's rules) must make it",
-                           below);
-    plan->number = makedev(major, (unsigned)minor);
+                           "device node %s %s, and ModifyDeviceFiles is 0 in the driver's params: "
+                           "what makes the nodes on this host (udev's rules) must make it",
+                           plan->below, plan->wrong);
     return 0;
 }
 
-static int make_at(int dir, const char *leaf, const char *below, const struct plan *plan,
-                   struct alq_err *err)
+/* A name for what gets its own by link or rename. One that is there already is a leftover of a
+ * process with our number (a daemon is PID 1 in its container at every start), or another daemon
+ * has our number in its own container: the next is tried, up to NAME_TRIES. */
+static void next_name(char name[NAME_BYTES])
 {
     static atomic_uint turn; /* relaxed: only to differ */
-    char other[64];
-    snprintf(other, sizeof(other), ".aliquot-%d-%u", (int)getpid(),
+    snprintf(name, NAME_BYTES, ".aliquot-%d-%u", (int)getpid(),
              atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed));
-    if (mknodat(dir, other, S_IFCHR | 0600, plan->number))
-        return alq_err_errno(
-            err, errno,
-            "device node %s is missing and cannot be made (nvidia-modprobe -c 0 -u "
-            "on the host makes it; a daemon in a container needs CAP_MKNOD)",
-            below);
-    int rc = 0;
-    if (fchownat(dir, other, plan->params.uid, plan->params.gid, 0) ||
-        fchmodat(dir, other, plan->params.mode, 0) ||
-        (linkat(dir, other, dir, leaf, 0) && errno != EEXIST))
-        rc = alq_err_errno(err, errno, "device node %s cannot be made", below);
-    unlinkat(dir, other, 0);
+}
+
+static int mknod_somewhere(int dir, dev_t number, char name[NAME_BYTES])
+{
+    int rc = -1;
+    for (int i = 0; i < NAME_TRIES && rc && (!i || errno == EEXIST); i++) {
+        next_name(name);
+        rc = mknodat(dir, name, S_IFCHR | 0600, number);
+    }
+    return rc;
+}
+
+static int make_at(int dir, const char *leaf, const struct plan *plan, int is_replaced,
+                   struct alq_err *err)
+{
+    char name[NAME_BYTES];
+    if (mknod_somewhere(dir, plan->number, name))
+        return alq_err_errno(err, errno,
+                             "device node %s %s and cannot be made (nvidia-modprobe -c 0 -u on the "
+                             "host makes it; a daemon in a container needs CAP_MKNOD)",
+                             plan->below, plan->wrong);
+    int rc = fchownat(dir, name, plan->params.uid, plan->params.gid, 0) ||
+             fchmodat(dir, name, plan->params.mode, 0) ||
+             (is_replaced ? renameat(dir, name, dir, leaf)
+                          : linkat(dir, name, dir, leaf, 0) && errno != EEXIST);
+    if (rc)
+        rc = alq_err_errno(err, errno, "device node %s %s and cannot be made", plan->below,
+                           plan->wrong);
+    unlinkat(dir, name, 0);
     return rc;
 }
 
 /* mode: of a capability, which has its own; ANY_MODE: the module's. */
-static int make(const struct alq_config *cfg, const char *name, uint32_t mode, const char *below,
-                struct alq_err *err)
+static int make(const struct alq_config *cfg, const char *name, uint32_t mode, struct plan *plan,
+                int is_replaced, struct alq_err *err)
 {
-    struct plan plan;
-    int rc = plan_node(cfg, name, below, &plan, err);
+    int rc = check_plan(cfg, plan, err);
     if (rc)
         return rc;
     if (mode != ANY_MODE)
-        plan.params = (struct alq_kernel_params){.mode = mode & 0777};
+        plan->params = (struct alq_kernel_params){.mode = mode & 0777};
 
     const char *slash = strrchr(name, '/');
     alq_auto_free char *dir =
@@ -145,14 +170,63 @@ static int make(const struct alq_config *cfg, const char *name, uint32_t mode, c
     alq_auto_close int dir_fd = alq_root_open(cfg->dev_root, dir, O_DIRECTORY, NULL, err);
     if (dir_fd < 0)
         return dir_fd;
-    rc = make_at(dir_fd, slash ? slash + 1 : name, below, &plan, err);
+    rc = make_at(dir_fd, slash ? slash + 1 : name, plan, is_replaced, err);
     if (!rc)
-        alq_info(ALQ_LOG_KV({"node", below}), "device node was missing and has been made");
+        alq_info(ALQ_LOG_KV({"node", plan->below}), "device node %s and has been made",
+                 plan->wrong);
     return rc;
+}
+
+static int make_missing(const struct alq_config *cfg, const char *name, uint32_t mode,
+                        const char *below, struct alq_err *err)
+{
+    struct alq_err why = ALQ_ERR_INIT;
+    struct plan plan = {.below = below, .wrong = "is missing"};
+    if (cfg->is_mknod && kernel_number(cfg, name, &plan.number, &why))
+        return alq_err_set(err, ALQ_ENOENT,
+                           "device node %s is missing, and so is its kernel module (%s): load it "
+                           "(nvidia-modprobe -c 0 -u), or set --dev-root",
+                           below, why.text);
+    return make(cfg, name, mode, &plan, 0, err);
+}
+
+/* A node stays when its module is unloaded, and the next one may get other numbers: nvidia-uvm's
+ * and nvidia-caps' majors are dynamic. What is a link leads to something that is not ours. */
+static int remake_stale(const struct alq_config *cfg, const char *name, uint32_t mode,
+                        const char *below, struct alq_err *err)
+{
+    char wrong[96];
+    struct stat st;
+    struct plan plan = {.below = below, .wrong = wrong};
+    if (lstat(below, &st) || !S_ISCHR(st.st_mode) || kernel_number(cfg, name, &plan.number, NULL) ||
+        plan.number == st.st_rdev)
+        return 0;
+    snprintf(wrong, sizeof(wrong), "is %u:%u where the driver has %u:%u", major(st.st_rdev),
+             minor(st.st_rdev), major(plan.number), minor(plan.number));
+    return make(cfg, name, mode, &plan, 1, err);
 }
 
 /* ---- dev/char ---------------------------------------------------------------------------------
  */
+
+static int replace_link(const char *dir, const char *target, const char *path)
+{
+    int rc = EEXIST;
+    for (int i = 0; i < NAME_TRIES && rc == EEXIST; i++) {
+        char name[NAME_BYTES];
+        next_name(name);
+        alq_auto_free char *other = alq_str_printf("%s/%s", dir, name);
+        if (!other)
+            return ENOMEM;
+        rc = symlink(target, other) ? errno : 0;
+        if (!rc && rename(other, path)) {
+            rc = errno;
+            unlink(other);
+            return rc;
+        }
+    }
+    return rc;
+}
 
 static int link_char(const struct alq_config *cfg, const char *name, const struct stat *st)
 {
@@ -176,16 +250,7 @@ static int link_char(const struct alq_config *cfg, const char *name, const struc
     ssize_t n = readlink(path, have, sizeof(have) - 1);
     if (n < 0)
         return EEXIST;
-    alq_auto_free char *other = alq_str_printf("%s.aliquot-%d", path, (int)getpid());
-    if (!other)
-        return ENOMEM;
-    if (symlink(target, other))
-        return errno;
-    if (!rename(other, path))
-        return 0;
-    int rc = errno;
-    unlink(other);
-    return rc;
+    return replace_link(dir, target, path);
 }
 
 static void ensure_char_link(const struct alq_config *cfg, const char *name, const struct stat *st)
@@ -211,12 +276,13 @@ static int find(const struct alq_config *cfg, const char *name, uint32_t mode,
     if (!below)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     alq_auto_free char *real = realpath(below, NULL);
-    if (!real && errno == ENOENT) {
-        int rc = make(cfg, name, mode, below, err);
-        if (rc)
-            return rc;
+    int is_missing = !real && errno == ENOENT;
+    int rc = is_missing ? make_missing(cfg, name, mode, below, err)
+                        : remake_stale(cfg, name, mode, below, err);
+    if (rc)
+        return rc;
+    if (is_missing)
         real = realpath(below, NULL);
-    }
     struct stat st;
     if (!real || stat(real, &st))
         return alq_err_errno(err, errno, "device node %s", below);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -91,15 +92,37 @@ static int open_by_realpath(int dir, const char *path, int flags)
     return open(real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags);
 }
 
-int alq_root_open_at(int dir, const char *root, const char *path, int flags, char **host_path,
-                     struct alq_err *err)
+static int open_any(int dir, const char *path, int flags)
 {
     struct open_how how = {.flags = (unsigned)(O_RDONLY | O_CLOEXEC | flags),
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    path += strspn(path, "/");
-    alq_auto_close int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    int fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
     if (fd < 0 && (errno == ENOSYS || errno == EPERM))
         fd = open_by_realpath(dir, path, flags);
+    return fd;
+}
+
+/* Opens a file for reading, and nothing whose opening waits or does something. */
+static int open_file(int dir, const char *path)
+{
+    char link[64];
+    struct stat st;
+    alq_auto_close int fd = open_any(dir, path, O_PATH);
+    if (fd < 0 || fstat(fd, &st))
+        return -1;
+    if (!S_ISREG(st.st_mode)) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return -1;
+    }
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return open(link, O_RDONLY | O_CLOEXEC);
+}
+
+int alq_root_open_at(int dir, const char *root, const char *path, int flags, char **host_path,
+                     struct alq_err *err)
+{
+    path += strspn(path, "/");
+    alq_auto_close int fd = flags ? open_any(dir, path, flags) : open_file(dir, path);
     const char *slash = root[0] == '/' && !root[1] ? "" : "/";
     if (fd < 0)
         return alq_err_errno(err, errno, "open %s%s%s", root, slash, path);

@@ -17,9 +17,10 @@ extern const char *const alq_driver_library_dirs[];
 const char *alq_driver_container_dir(const char *library_dir);
 
 /*
- * Opens root/path (O_RDONLY | O_CLOEXEC | flags) and returns the descriptor. When host_path is not
- * NULL it gets the resolved path on the host, malloc'ed. ALQ_ENOENT, ALQ_EIO and the like name root
- * and path.
+ * Opens root/path and returns the descriptor. flags is O_PATH, O_DIRECTORY, or 0 for reading a
+ * regular file (ALQ_EIO: it is none; a FIFO or device is not opened). When host_path is not NULL it
+ * gets the resolved path on the host, malloc'ed. ALQ_ENOENT, ALQ_EIO and the like name root and
+ * path.
  */
 int alq_root_open(const char *root, const char *path, int flags, char **host_path,
                   struct alq_err *err);

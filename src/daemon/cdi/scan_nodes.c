@@ -13,10 +13,12 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "daemon/cdi/inject.h"
 #include "daemon/cdi/root.h"
 #include "daemon/cdi/scan.h"
 
+#define ALQ_LOG_MODULE "cdi"
 #define ENTRIES_MAX 4096 /* of one directory: more is not the driver's doing */
 
 static const struct {
@@ -114,11 +116,14 @@ static int add_node(const struct alq_config *cfg, struct alq_driver_files *files
     int rc = alq_driver_node_find(cfg, name, &node, &why);
     if (!rc)
         return alq_scan_keep_node(cfg, files, nodes, &node, err);
-    if (is_needed || (rc != ALQ_ENOENT && rc != ALQ_EACCES)) {
+    if (is_needed || rc == ALQ_ENOMEM) {
         if (err)
             *err = why;
         return rc;
     }
+    /* A directory, say, that some runtime made in its place to mount upon. */
+    if (rc != ALQ_ENOENT && rc != ALQ_EACCES)
+        alq_warn(NULL, "containers do without a node: %s", why.text);
     alq_auto_free char *path = alq_str_printf("dev/%s", name);
     alq_auto_free char *below = path ? alq_root_join(cfg->dev_root, path) : NULL;
     return below ? alq_scan_add_watch(files, below, ALQ_WATCH_NODE, NULL, err) : out_of_memory(err);

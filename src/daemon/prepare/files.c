@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "daemon/cdi/scan.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/prepare/share_dir.h"
 #include "daemon/state/claim_spec.h"
@@ -36,7 +37,9 @@ struct alq_files {
     struct alq_store *store;
     char boot_id[ALQ_BOOT_ID_BYTES];
     pthread_mutex_t lock;
-    struct driver *driver; /* under lock; NULL until first needed */
+    struct driver *driver;  /* under lock; NULL until first needed */
+    int has_scanned;        /* under lock, as is what follows */
+    struct alq_err scanned; /* what the last scan ended with */
     /* Held for reading while a spec is written, for writing while libraries are removed: what a
      * spec names is never taken away. */
     pthread_rwlock_t library_lock;
@@ -80,19 +83,46 @@ static int driver_get(struct alq_files *files, struct driver **out, struct alq_e
     struct driver *fresh = calloc(1, sizeof(*fresh));
     if (!fresh)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_driver_scan(files->cfg, &fresh->found, err);
-    if (rc) {
-        free(fresh);
-        return rc;
-    }
+    struct alq_err why = ALQ_ERR_INIT;
+    int rc = alq_driver_scan(files->cfg, &fresh->found, &why);
     fresh->refs = 2; /* ours to keep, and the caller's */
     pthread_mutex_lock(&files->lock);
     struct driver *old = files->driver;
-    files->driver = fresh;
+    files->has_scanned = 1;
+    files->scanned = why;
+    if (!rc)
+        files->driver = fresh;
     pthread_mutex_unlock(&files->lock);
+    if (rc) {
+        free(fresh);
+        if (err)
+            *err = why;
+        return rc;
+    }
     driver_put(files, old);
     *out = fresh;
     return 0;
+}
+
+void alq_files_tell(void *arg, struct alq_findings *findings)
+{
+    struct alq_files *files = arg;
+    pthread_mutex_lock(&files->lock);
+    if (!files->has_scanned)
+        alq_findings_add(findings, "cdi.driver", ALQ_FINDING_OK, NULL,
+                         "the driver's files have not been looked for: no claim has needed them "
+                         "since the start");
+    else if (files->scanned.code)
+        alq_findings_add(findings, "cdi.driver", ALQ_FINDING_ERROR,
+                         "claims wait until the text's cause is gone; each Prepare looks again",
+                         "the driver's files when they were last looked for: %s",
+                         files->scanned.text);
+    else
+        alq_findings_add(findings, "cdi.driver", ALQ_FINDING_OK, NULL,
+                         "driver %s below %s: %zu files and %zu control nodes for each container",
+                         files->driver->found->version, files->cfg->driver_root,
+                         files->driver->found->mount_count, files->driver->found->nodes.count);
+    pthread_mutex_unlock(&files->lock);
 }
 
 /* ---- open -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include "daemon/cdi/cdi.h"
 #include "daemon/config.h"
 #include "daemon/domain.h"
+#include "daemon/findings.h"
 #include "daemon/state/store.h"
 
 struct alq_files;
@@ -21,6 +22,9 @@ struct alq_files;
 int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const char *boot_id,
                    struct alq_files **files, struct alq_err *err);
 void alq_files_close(struct alq_files *files);
+
+/* For alq_findings_register, with a struct alq_files: how the last scan of the driver ended. */
+void alq_files_tell(void *files, struct alq_findings *findings);
 
 /*
  * Record "started", share directories, CDI spec, record "completed". On failure everything that

@@ -20,6 +20,7 @@
 #include "daemon/cdi/kernel.h"
 #include "daemon/cdi/ldcache.h"
 #include "daemon/cdi/node.h"
+#include "daemon/cdi/scan.h"
 
 #define DEVICES                                                                                    \
     "Character devices:\n  1 mem\n  4 /dev/vc/0\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n"  \
@@ -140,6 +141,77 @@ static void scan_makes_control_nodes_and_no_spec_without_them(void **state)
     put_text(w, "proc", "devices", "Character devices:\n195 nvidia\n");
     assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_ENOENT);
     assert_null(files);
+}
+
+/* nvidia-uvm's major is dynamic, and its node outlives the module. */
+static void find_replaces_a_node_of_numbers_that_the_driver_had_before(void **state)
+{
+    struct world *w = world_with_devices(state, DEVICES, "DeviceFileMode: 432\n");
+    struct alq_driver_node node = {0};
+    struct alq_err err = ALQ_ERR_INIT;
+    struct stat st;
+    assert_int_equal(mknod(at(w, "dev/nvidia-uvm"), S_IFCHR | 0666, makedev(508, 0)), 0);
+    w->cfg.is_mknod = 0;
+    assert_int_equal(alq_driver_node_find(&w->cfg, "nvidia-uvm", &node, &err), ALQ_ENOENT);
+    assert_non_null(strstr(err.text, "is 508:0 where the driver has 509:0 and --mknod is off"));
+    w->cfg.is_mknod = 1;
+    if (alq_driver_node_find(&w->cfg, "nvidia-uvm", &node, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(stat(node.host_path, &st), 0);
+    assert_true(st.st_rdev == makedev(509, 0));
+    assert_int_equal(node.mode, 0660);
+    alq_driver_node_clear(&node);
+    /* One whose numbers are right keeps the mode that it was given. */
+    assert_int_equal(chmod(at(w, "dev/nvidia-uvm"), 0604), 0);
+    assert_int_equal(alq_driver_node_find(&w->cfg, "nvidia-uvm", &node, NULL), 0);
+    assert_int_equal(node.mode, 0604);
+    alq_driver_node_clear(&node);
+}
+
+/* What a daemon left that was killed, in whose container the next one has the same PID. */
+static void find_makes_nodes_and_links_beside_leftovers(void **state)
+{
+    struct world *w = world_with_devices(state, DEVICES, "");
+    struct alq_driver_node node = {0};
+    struct alq_err err = ALQ_ERR_INIT;
+    char target[64] = "";
+    w->cfg.is_dev_char = 1;
+    assert_int_equal(alq_file_mkdirs(at(w, "dev/char"), 0755, NULL), 0);
+    assert_int_equal(symlink("../gone", at(w, "dev/char/195:0")), 0);
+    for (int i = 0; i < 40; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "dev/.aliquot-%d-%d", (int)getpid(), i);
+        (void)mknod(at(w, name), S_IFCHR | 0600, makedev(1, 3));
+        snprintf(name, sizeof(name), "dev/char/.aliquot-%d-%d", (int)getpid(), i);
+        assert_int_equal(symlink("x", at(w, name)), 0);
+    }
+    if (alq_driver_node_find(&w->cfg, "nvidia0", &node, &err))
+        fail_msg("%s", err.text);
+    alq_driver_node_clear(&node);
+    assert_true(readlink(at(w, "dev/char/195:0"), target, sizeof(target) - 1) > 0);
+    assert_string_equal(target, "../nvidia0");
+}
+
+/* A runtime makes a directory where it is told to mount a node that is not there. */
+static void scan_leaves_out_what_is_no_node_unless_cuda_needs_it(void **state)
+{
+    struct world *w = world_with_devices(state, DEVICES, "");
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    put_driver(w, LIB_DIR, "550.163.01");
+    assert_int_equal(mkdir(at(w, "dev/nvidia-uvm-tools"), 0755), 0);
+    if (alq_driver_scan(&w->cfg, &files, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < files->nodes.count; i++)
+        assert_string_not_equal(files->nodes.items[i].path, "/dev/nvidia-uvm-tools");
+    assert_int_equal(rmdir(at(w, "dev/nvidia-uvm-tools")), 0);
+    assert_false(alq_driver_files_is_current(&w->cfg, files));
+    alq_driver_files_free(files);
+    files = NULL;
+    assert_int_equal(unlink(at(w, "dev/nvidia-uvm")), 0);
+    assert_int_equal(mkdir(at(w, "dev/nvidia-uvm"), 0755), 0);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_EINVAL);
+    assert_non_null(strstr(err.text, "dev/nvidia-uvm is not a character device"));
 }
 
 /* ---- dev/char ------------------------------------------------------------------------------- */
@@ -290,6 +362,9 @@ int main(void)
         ROW(find_of_the_older_module_uses_its_name),
         ROW(find_of_a_node_that_cannot_be_made_says_why),
         ROW(scan_makes_control_nodes_and_no_spec_without_them),
+        ROW(find_replaces_a_node_of_numbers_that_the_driver_had_before),
+        ROW(find_makes_nodes_and_links_beside_leftovers),
+        ROW(scan_leaves_out_what_is_no_node_unless_cuda_needs_it),
         ROW(find_links_nodes_by_their_numbers),
         cmocka_unit_test(params_have_defaults_and_ignore_what_cannot_be_read),
         cmocka_unit_test(majors_are_whole_names_of_character_devices),

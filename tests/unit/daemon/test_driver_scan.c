@@ -189,6 +189,29 @@ static void put_kernel_version(const struct world *w, const char *version)
 
 /* ---- versions ------------------------------------------------------------------------------- */
 
+/* Opening a FIFO would wait for a writer, and hold a worker for good. */
+static void scan_opens_no_fifo_in_the_place_of_a_file(void **state)
+{
+    static const char *const optional[] = {"etc/ld.so.cache", "usr/bin/nvidia-smi",
+                                           "etc/OpenCL/vendors/nvidia.icd"};
+    struct world *w = *state;
+    struct alq_driver_files *files = NULL;
+    struct alq_err err = ALQ_ERR_INIT;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++) {
+        alq_auto_free char *dir = strdup(optional[i]);
+        *strrchr(dir, '/') = '\0';
+        assert_int_equal(alq_file_mkdirs(at(w, dir), 0755, NULL), 0);
+        (void)unlink(at(w, optional[i]));
+        assert_int_equal(mkfifo(at(w, optional[i]), 0666), 0);
+    }
+    alq_driver_files_free(scan(w));
+    assert_int_equal(mkfifo(at(w, LIB_DIR "/libnvidia-new.so.550.163.01"), 0666), 0);
+    assert_int_equal(alq_driver_scan(&w->cfg, &files, &err), ALQ_EIO);
+    assert_non_null(strstr(err.text, "libnvidia-new.so.550.163.01"));
+}
+
 static void scan_takes_the_version_of_the_loaded_module(void **state)
 {
     struct world *w = *state;
@@ -546,6 +569,7 @@ int main(void)
         ROW(scan_follows_absolute_links_inside_the_root_only),
         ROW(scan_without_a_driver_says_where_it_looked),
         ROW(scan_of_damaged_libraries_is_an_error),
+        ROW(scan_opens_no_fifo_in_the_place_of_a_file),
         ROW(is_current_sees_replaced_files_and_nodes),
         ROW(scan_takes_the_version_of_the_loaded_module),
         ROW(scan_ignores_links_that_lead_nowhere_and_other_processors),

@@ -50,6 +50,22 @@ static uint32_t half_way(uint32_t from, uint32_t to)
     return from < to ? from + there / 2 : from - there / 2;
 }
 
+static uint64_t ratio_ppm(uint64_t nvml_ns, uint64_t charged_ns)
+{
+    return nvml_ns / (charged_ns / ALQ_TIME_CORRECTION_ONE + 1);
+}
+
+/* Is the ratio of the last second above that of the sums, by more than NVML's rounding? Then what
+ * was measured before was measured otherwise. */
+static int is_risen(const struct alq_time_sums *sums, uint64_t window_ns, uint64_t nvml_ns,
+                    uint64_t charged_ns)
+{
+    const uint64_t rounding_ns = window_ns / 100;
+    return nvml_ns > rounding_ns && charged_ns > window_ns / 100 * SIGNIFICANT_PCT &&
+           ratio_ppm(nvml_ns - rounding_ns, charged_ns) >
+               ratio_ppm(sums->nvml_ns, sums->charged_ns);
+}
+
 uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
                           uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns)
 {
@@ -60,13 +76,24 @@ uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int
     if (!in_force_ppm)
         in_force_ppm = ALQ_TIME_CORRECTION_ONE;
     if (is_contended) {
-        if (sums->nvml_ns < least_ns || sums->charged_ns < least_ns)
+        if (is_risen(sums, window_ns, nvml_ns, charged_ns))
+            *sums = (struct alq_time_sums){nvml_ns, charged_ns};
+        /* Nothing at all may mean that NVML cannot tell, as of clients of MPS. */
+        if (sums->charged_ns < least_ns || sums->nvml_ns == 0)
             return in_force_ppm;
-        ppm = sums->nvml_ns / (sums->charged_ns / ALQ_TIME_CORRECTION_ONE + 1);
+        if (sums->nvml_ns < least_ns) {
+            /* All that whole percents tell: it was no more than this. A share that is charged for
+             * others' turns until hardly anything is left to it gets out of there so. */
+            ppm = ratio_ppm(sums->nvml_ns + least_ns, sums->charged_ns);
+            if (ppm > in_force_ppm)
+                return in_force_ppm;
+        } else {
+            ppm = ratio_ppm(sums->nvml_ns, sums->charged_ns);
+        }
     }
     if (ppm > ALQ_TIME_CORRECTION_ONE)
         ppm = ALQ_TIME_CORRECTION_ONE;
     if (ppm < ALQ_TIME_CORRECTION_MIN_PPM)
         ppm = ALQ_TIME_CORRECTION_MIN_PPM;
-    return half_way(in_force_ppm, (uint32_t)ppm);
+    return ppm > in_force_ppm ? (uint32_t)ppm : half_way(in_force_ppm, (uint32_t)ppm);
 }

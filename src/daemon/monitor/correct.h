@@ -24,8 +24,9 @@ struct alq_held {
  * the last ALQ_REST_ROUNDS readings only. It takes back estimates at most, never bytes that a
  * program asked for: these may be physical later.
  */
-#define ALQ_REST_ROUNDS 8u /* seconds; a call that lasts longer than that is in a stopped process  \
-                            */
+#define ALQ_REST_ROUNDS                                                                            \
+    8u /* seconds; a call that lasts longer than that is in a stopped process                      \
+        */
 
 /* Zero to begin with. */
 struct alq_overhead_highs {
@@ -50,7 +51,10 @@ struct alq_time_sums {
  * The correction of time: NVML's time over the library's. Where processes of several shares take
  * turns on a GPU, the library measures also the turns of the others; so it is below one there, and
  * one where the share is alone. Whole percents are too coarse for a second, so both are summed over
- * some, and each second goes half the way.
+ * some, and each second goes half the way down. Up it goes at once, by the last second alone where
+ * that says more even with NVML's rounding: what is too low lets the share pass its limit. Where
+ * NVML shows a percent now and then of a share that is charged for much, it falls; where NVML shows
+ * nothing, it stays.
  */
 uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
                           uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns);

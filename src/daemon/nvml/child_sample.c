@@ -110,7 +110,7 @@ static void read_utilization(nvmlDevice_t device, uint32_t index, struct alq_gpu
             sum += (unsigned int)percent(samples[i].smUtil);
             of++;
         }
-        gpu->processes[p].sm_pct = of ? sum / of : 0;
+        gpu->processes[p].sm_pct = of ? (sum + of / 2) / of : 0;
     }
     for (unsigned int i = 0; i < count; i++)
         if (samples[i].timeStamp > newest)

@@ -111,6 +111,42 @@ static void correct_time_of_almost_nothing_stays(void **state)
     (void)state;
     assert_int_equal(alq_correct_time(&sums, 700000, 1, S, 0, S / 200), 700000);
     assert_int_equal(alq_correct_time(&sums, 700000, 1, S, 0, 0), 700000);
+    /* nor does much of which NVML says nothing, as where it cannot tell clients of MPS apart */
+    assert_int_equal(alq_correct_time(&sums, 700000, 1, S, 0, S), 700000);
+}
+
+static void correct_time_rises_at_once(void **state)
+{
+    struct alq_time_sums sums = {0};
+    uint32_t ppm = 1000000;
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        ppm = alq_correct_time(&sums, ppm, 1, S, 24 * S / 100, 48 * S / 100);
+    assert_in_range(ppm, 490000, 510000);
+    /* The library has learnt to leave others' turns out: half the charge is now twice the work. */
+    ppm = alq_correct_time(&sums, ppm, 1, S, 48 * S / 100, 48 * S / 100);
+    assert_in_range(ppm, 990000, 1000000);
+}
+
+static void correct_time_takes_a_percent_more_for_rounding(void **state)
+{
+    struct alq_time_sums sums = {0};
+    uint32_t ppm = 1000000;
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        ppm = alq_correct_time(&sums, ppm, 1, S, 5 * S / 100, 10 * S / 100);
+    ppm = alq_correct_time(&sums, ppm, 1, S, 6 * S / 100, 10 * S / 100);
+    assert_in_range(ppm, 490000, 530000);
+}
+
+static void correct_time_of_a_starved_share_falls(void **state)
+{
+    struct alq_time_sums sums = {0};
+    uint32_t ppm = 1000000;
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        ppm = alq_correct_time(&sums, ppm, 1, S, i % 3 ? 0 : S / 100, 30 * S / 100);
+    assert_in_range(ppm, ALQ_TIME_CORRECTION_MIN_PPM, 100000);
 }
 
 static void correct_time_has_a_floor(void **state)
@@ -475,6 +511,9 @@ int main(void)
         cmocka_unit_test(correct_time_alone_goes_to_one),
         cmocka_unit_test(correct_time_among_others_goes_to_nvml_over_measured),
         cmocka_unit_test(correct_time_of_almost_nothing_stays),
+        cmocka_unit_test(correct_time_rises_at_once),
+        cmocka_unit_test(correct_time_takes_a_percent_more_for_rounding),
+        cmocka_unit_test(correct_time_of_a_starved_share_falls),
         cmocka_unit_test(correct_time_has_a_floor),
         SHARE_TEST(usage_read_sums_living_slots_alone),
         SHARE_TEST(usage_read_lock_over_everything_is_all_slots),

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/quantity.h"
+#include "daemon/address.h"
 
 #define NEAR_EDITS 2
 #define FOLDED_BYTES 48
@@ -327,6 +328,7 @@ int alq_setting_set(struct alq_config *cfg, const struct alq_setting *s, const c
                     const char *name, struct alq_err *err)
 {
     void *to = field(cfg, s);
+    struct alq_address address;
     int rc = 0;
     switch (s->kind) {
     case ALQ_SETTING_TEXT:
@@ -334,9 +336,8 @@ int alq_setting_set(struct alq_config *cfg, const struct alq_setting *s, const c
             return alq_err_set(err, ALQ_EINVAL, "%s: empty", name);
         return alq_text_set(to, text, err);
     case ALQ_SETTING_ADDRESS:
-        if (strcmp(text, "none") != 0 && !strchr(text, ':'))
-            return alq_err_set(err, ALQ_EINVAL, "%s: \"%s\" is neither host:port nor none", name,
-                               text);
+        if (strcmp(text, "none") != 0 && alq_address_parse(text, &address, err))
+            return alq_err_wrap(err, "%s", name);
         return alq_text_set(to, text, err);
     case ALQ_SETTING_PATH:
         return alq_path_set(to, text, name, err);

@@ -150,6 +150,21 @@ class Operations(unittest.TestCase):
             for s in idle:
                 s.close()
 
+    def test_peers_that_dawdle_do_not_keep_others_out(self):
+        """Neither with half a request nor with answers that they do not take."""
+        for sent in b"G", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 400:
+            for where in self.world.address(), self.world.admin:
+                slow = []
+                for _ in range(64):
+                    s = socket.socket(socket.AF_UNIX if isinstance(where, str) else socket.AF_INET)
+                    self.addCleanup(s.close)
+                    s.connect(where)
+                    s.sendall(sent)
+                    slow.append(s)
+                self.assertEqual(ask(where, "/healthz/live"), (200, "ok\n"), sent[:20])
+                for s in slow:
+                    s.close()
+
     # ---- the admin socket
 
     @unittest.skipIf(os.geteuid() != 0, "other users need root")

@@ -25,6 +25,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "daemon/address.h"
 #include "daemon/admin/http_head.h"
 #include "daemon/listen.h"
 
@@ -398,20 +399,27 @@ static enum right right_of(const struct listener *l, int fd)
     return is_in_group(fd, &peer, l->group) ? RIGHT_READ : RIGHT_NONE;
 }
 
-/* Room for one more: of those that wait for a request, the one that has waited longest goes. */
+/* Room for one more: who has waited longest for a request goes; if nobody waits, who has been
+ * longest at sending one or at taking an answer. So peers that dawdle, however many, keep no probe
+ * out. */
 static int make_room(struct listener *l)
 {
-    struct connection *c;
+    struct connection *c, *slowest = NULL;
     if (l->count < ALQ_HTTP_CONNECTIONS_MAX)
         return 0;
     TAILQ_FOREACH(c, &l->connections, link)
     {
-        if (c->state != STATE_READING || c->has_begun)
-            continue;
-        connection_free(c);
-        return 0;
+        if (c->state == STATE_READING && !c->has_begun) {
+            slowest = c;
+            break;
+        }
+        if (!slowest && c->state != STATE_CALLED)
+            slowest = c;
     }
-    return -1;
+    if (!slowest)
+        return -1;
+    connection_free(slowest);
+    return 0;
 }
 
 static void on_accept(struct evconnlistener *socket, evutil_socket_t fd, struct sockaddr *addr,
@@ -501,45 +509,7 @@ int alq_http_has_admin(const struct alq_http *http)
     return http->admin.socket && alq_unix_file_is_there(&http->file);
 }
 
-struct address {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    };
-    socklen_t len;
-    int is_both; /* IPv4 and IPv6 */
-};
-
-/* Numbers only: a name would have to be asked for, and the loop would wait. */
-static int read_address(const char *text, struct address *a, struct alq_err *err)
-{
-    const char *colon = strrchr(text, ':');
-    char host[64] = "", *end = NULL;
-    unsigned long port = colon && colon[1] ? strtoul(colon + 1, &end, 10) : 0;
-    size_t len = colon ? (size_t)(colon - text) : 0;
-    int is_bracketed = len > 1 && text[0] == '[' && text[len - 1] == ']';
-    memset(a, 0, sizeof(*a));
-    if (end && !*end && port <= UINT16_MAX && len < sizeof(host)) {
-        memcpy(host, text + is_bracketed, len - (is_bracketed ? 2 : 0));
-        a->is_both = !len;
-        a->v6.sin6_port = a->v4.sin_port = htons((uint16_t)port);
-        if (a->is_both || (is_bracketed && inet_pton(AF_INET6, host, &a->v6.sin6_addr) == 1)) {
-            a->any.sa_family = AF_INET6;
-            a->len = sizeof(a->v6);
-        } else if (!is_bracketed && inet_pton(AF_INET, host, &a->v4.sin_addr) == 1) {
-            a->any.sa_family = AF_INET;
-            a->len = sizeof(a->v4);
-        }
-    }
-    return a->len ? 0
-                  : alq_err_set(err, ALQ_EINVAL,
-                                "\"%s\" is not an address and a port (127.0.0.1:9487, :9487, "
-                                "[::1]:9487)",
-                                text);
-}
-
-static int open_tcp(const struct address *a, struct alq_err *err)
+static int open_tcp(const struct alq_address *a, struct alq_err *err)
 {
     const int on = 1, is_v6_only = !a->is_both;
     alq_auto_close int fd =
@@ -571,15 +541,16 @@ static void name_address(struct alq_http *http, int fd)
 
 int alq_http_listen_tcp(struct alq_http *http, const char *text, struct alq_err *err)
 {
-    struct address a;
+    struct alq_address a;
     struct alq_err why = ALQ_ERR_INIT;
-    int rc = read_address(text, &a, err);
+    int rc = alq_address_parse(text, &a, err);
     if (rc)
         return rc;
     int fd = open_tcp(&a, &why);
     if (fd < 0 && a.is_both && fd != ALQ_EBUSY) { /* a machine without IPv6 */
         const uint16_t port = a.v6.sin6_port;
-        a = (struct address){.v4 = {.sin_family = AF_INET, .sin_port = port}, .len = sizeof(a.v4)};
+        a = (struct alq_address){.v4 = {.sin_family = AF_INET, .sin_port = port},
+                                 .len = sizeof(a.v4)};
         fd = open_tcp(&a, &why);
     }
     if (fd < 0) {

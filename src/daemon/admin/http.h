@@ -17,7 +17,7 @@
 #include "base/err.h"
 
 #define ALQ_HTTP_BODY_MAX_BYTES 65536u /* of a request; else 413 */
-#define ALQ_HTTP_CONNECTIONS_MAX 32u   /* of a listener; then the longest idle one goes, else 503 */
+#define ALQ_HTTP_CONNECTIONS_MAX 32u   /* of a listener; then the longest idle or slowest goes */
 #define ALQ_HTTP_REQUEST_MS 10000      /* from a request's first byte to its last */
 #define ALQ_HTTP_IDLE_MS 120000        /* without a request */
 #define ALQ_HTTP_ANSWER_MS 30000       /* until the peer has taken the answer */

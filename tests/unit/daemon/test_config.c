@@ -136,7 +136,17 @@ static void load_refuses_what_it_does_not_understand(void **state)
     refused(yaml("cdi-dir: /x\n"), "did you mean \"cdiDir\"?");
     refused(yaml("xyz: /x\n"), "unknown key \"xyz\"");
     refused("--cdidir=/x", "did you mean --cdi-dir?");
-    refused("--metrics-address=9487", "neither host:port nor none");
+    static const char *const addresses[] = {
+        "9487",       ":",           "1.2.3.4:",       "1.2.3.4:65536",
+        "1.2.3.4:-1", "1.2.3.4: 1",  "localhost:9487", "::1:9487",
+        "[::1]",      "[1.2.3.4]:1", "1.2.3:1",        "[::1:1",
+        "",           "[]:1"};
+    for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+        char flag[64];
+        snprintf(flag, sizeof(flag), "--metrics-address=%s", addresses[i]);
+        refused(flag, "--metrics-address: ");
+    }
+    refused(yaml("metricsAddress: \"localhost:9487\"\n"), "not a numeric address");
     refused(yaml("nodeName: [x]\n"), "nodeName");
     refused(yaml("- x\n"), "not a mapping");
     refused(yaml("extraMounts: {}\n"), "extraMounts");

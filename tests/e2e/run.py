@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import image  # noqa: E402
-from node import DRIVER, NAMESPACE, PROGRAMS, REPO, Failure, Node, Unusable, setting  # noqa: E402
+from node import BUILD, DRIVER, NAMESPACE, PROGRAMS, REPO, Failure, Node, Unusable, setting  # noqa: E402
 from cluster import Share  # noqa: E402
 
 GiB = 1 << 30
@@ -77,19 +77,20 @@ class Checks:
             raise Failure(f"{e}; it is {self.phase(name) or 'gone'}; its events:\n{events}") from e
 
     def totals(self, name, container="main"):
-        """GPU memory as CUDA and NVML show it in a container, all equal."""
+        """GPU memory as CUDA and NVML show it in a container, all equal, by the last report of each GPU."""
         log = self.node.kubectl("logs", name, "-c", container, "-n", NAMESPACE)
-        seen = [{int(f[k]) for k in ("cuda_device_total_bytes", "cuda_total_bytes", "nvml_total_bytes")}
-                for kind, f in map(parse, log.splitlines()) if kind == "report"]
-        if not seen or any(len(s) != 1 for s in seen):
+        seen = {f["uuid"]: {int(f[k]) for k in ("cuda_device_total_bytes", "cuda_total_bytes", "nvml_total_bytes")}
+                for kind, f in map(parse, log.splitlines()) if kind == "report"}
+        if not seen or any(len(s) != 1 for s in seen.values()):
             raise Failure(f"pod {name} does not report one figure per GPU: {log}")
-        return sorted(s.pop() for s in seen)
+        return sorted(s.pop() for s in seen.values())
 
     def runs(self, name, memory):
         self.wait_for_phase(name, "Running")
         self.node.wait_for(f"the report of {name}", lambda: "report" in self.node.kubectl("logs", name, "-n", NAMESPACE, check=False))
-        if self.totals(name) != [memory]:
-            raise Failure(f"pod {name} sees {self.totals(name)} bytes, not {memory}")
+        totals = self.totals(name)
+        if totals != [memory]:
+            raise Failure(f"pod {name} sees {totals} bytes, not {memory}")
 
     def remove(self, *names):
         for kind in ("pods", "resourceclaims", "resourceclaimtemplates"):
@@ -201,9 +202,9 @@ class Checks:
         self.apply_objects(self.claim("changed", "30", "4Gi"), self.pod("changed", "changed", "while :; do alq-demo-report; sleep 1; done"))
         self.runs("changed", 4 * GiB)
         uid = self.node.kubectl("get", "resourceclaim", "changed", "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}")
-        tool = [REPO / "build/src/cli/aliquot", "--socket", self.node.run_dir / "aliquotd.sock"]
+        tool = [BUILD / "src/cli/aliquot", "--socket", self.node.run_dir / "aliquotd.sock"]
         subprocess.run([*tool, "set", f"{uid}-0", "--memory", "6Gi"], check=True, stdout=subprocess.DEVNULL)
-        self.node.wait_for("the new limit in the pod", lambda: self.totals("changed")[-1] == 6 * GiB)
+        self.node.wait_for("the new limit in the pod", lambda: self.totals("changed") == [6 * GiB])
         self.remove()
 
     def gate_off(self):

@@ -28,12 +28,12 @@ static void tell(struct alq_events *events, const struct alq_event *event,
 }
 
 void alq_claim_events_lost(struct alq_events *events, const struct alq_claim_spec *claim,
-                           const struct alq_gpu *gpu)
+                           const struct alq_share_spec *share)
 {
     char note[NOTE_BYTES];
     snprintf(note, sizeof(note),
              "%s (%s) is no longer on this node; delete the pod to have another GPU allocated",
-             gpu->name, gpu->uuid);
+             share->device, share->gpu_uuid);
     const struct alq_event event = {ALQ_EVENT_WARNING, "GPUGone", "Monitor", note};
     tell(events, &event, claim);
 }

@@ -18,9 +18,9 @@ struct alq_prepare;
 void alq_claim_events_refused(struct alq_events *events, const struct alq_claim_id *id,
                               const struct alq_err *err);
 
-/* A GPU has gone while containers may use it. */
+/* The GPU of a share has gone while containers may use it. */
 void alq_claim_events_lost(struct alq_events *events, const struct alq_claim_spec *claim,
-                           const struct alq_gpu *gpu);
+                           const struct alq_share_spec *share);
 
 /* A fault of a GPU (name: of the device) began or is over, to all who have a share of it. */
 void alq_claim_events_fault(struct alq_events *events, const struct alq_prepare *prepare,

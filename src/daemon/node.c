@@ -116,11 +116,24 @@ static void release(struct alq_node *n)
 /* ---- the GPUs -----------------------------------------------------------------------------------
  */
 
+static void tell_status(void *arg, const struct alq_claim_spec *claim, int is_prepared,
+                        unsigned removals_failed)
+{
+    const struct alq_node *n = arg;
+    (void)removals_failed;
+    if (is_prepared)
+        alq_claim_status_gpus_changed(n->claim_status, claim);
+}
+
 static void on_devices(void *arg, const struct alq_gpu_list *list, const struct alq_err *err)
 {
     struct alq_node *n = arg;
     struct alq_err why = ALQ_ERR_INIT;
     alq_report_devices(list, err);
+    if (!err) {
+        alq_claim_status_set_gpus(n->claim_status, list);
+        alq_prepare_each_state(n->prepare, tell_status, n);
+    }
     alq_prepare_set_gpus(n->prepare, list, err);
     alq_health_set_gpus(n->parts.health, list, err);
     alq_monitor_set_gpus(n->parts.monitor, list);
@@ -204,10 +217,11 @@ static void on_refused(void *arg, const struct alq_claim_id *id, const struct al
     alq_claim_events_refused(n->parts.events, id, err);
 }
 
-static void on_lost(void *arg, const struct alq_claim_spec *claim, const struct alq_gpu *gpu)
+static void on_lost(void *arg, const struct alq_claim_spec *claim,
+                    const struct alq_share_spec *share)
 {
     const struct alq_node *n = arg;
-    alq_claim_events_lost(n->parts.events, claim, gpu);
+    alq_claim_events_lost(n->parts.events, claim, share);
 }
 
 static void on_unprepared(void *arg, const char *uid)

@@ -118,8 +118,10 @@ static void read_claim(const json_t *object)
                                    .pool = pool,
                                    .share_count = 1,
                                    .shares = &share};
-    json_t *devices = alq_claim_devices(&claim, ALQ_DRIVER_NAME_DEFAULT, 0);
-    (void)alq_claim_devices_are_told(object, devices);
+    const struct alq_gpu_states gpus = {NULL, 0};
+    json_t *devices = alq_claim_devices(&claim, ALQ_DRIVER_NAME_DEFAULT, &gpus, 0);
+    (void)alq_claim_devices_are_told(object, devices, 1);
+    (void)alq_claim_devices_are_told(object, devices, 0);
     (void)alq_claim_state_read(&claim, 200, object);
     (void)alq_claim_state_read(&claim, 404, object);
     json_decref(alq_claim_devices_apply(&claim, devices));

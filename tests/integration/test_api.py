@@ -143,11 +143,19 @@ class Faults(Case):
         users = [claim[2], "p1-uid", "p2-uid"]
         self.simctl("xid", "1", "48")
         wait_for("the events", lambda: all(self.reasons(u) == {"GPUFault"} for u in users))
+        wait_for("Ready False", lambda: self.ready(claim) == ("False", "GPUUnhealthy"))
+        self.assertIn("48", self.devices(claim)[0]["conditions"][0]["message"])
         self.simctl("remove", "1")
         wait_for("the events", lambda: all("GPUGone" in self.reasons(u) for u in users), 30)
         self.assertIn("hami-gpu-1", [e for e in self.events("p1-uid") if e["reason"] == "GPUGone"][0]["message"])
         self.assertEqual([e["involvedObject"]["kind"] for e in self.events("p2-uid")], ["Pod"] * 2)
         self.assertEqual(self.events(other[2]) + self.events("p3-uid"), [])
+        wait_for("Ready False", lambda: self.ready(claim) == ("False", "GPUGone"))
+        self.assertEqual(self.ready(other), ("True", "Prepared"))
+
+    def ready(self, claim):
+        condition, = [c for c in self.devices(claim)[0]["conditions"] if c["type"] == "Ready"]
+        return condition["status"], condition["reason"]
 
     def reasons(self, uid):
         return {e["reason"] for e in self.events(uid)}

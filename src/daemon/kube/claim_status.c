@@ -48,6 +48,7 @@ struct alq_claim_status {
     int64_t backoff_ns;
     enum trouble trouble;
     struct alq_err refusal;
+    struct alq_gpu_states gpus, gpus_before;
 };
 
 static int64_t now_ns(const struct alq_claim_status *s)
@@ -103,7 +104,7 @@ static void on_written(void *arg, int status, json_t *body, const struct alq_err
     s->call = NULL;
     if (!err) {
         s->backoff_ns = BACKOFF_MIN_NS;
-        if (alq_claim_devices_are_told(body, alq_json_at(w->body, "status.devices"))) {
+        if (alq_claim_devices_are_told(body, alq_json_at(w->body, "status.devices"), 1)) {
             s->trouble = TROUBLE_NONE;
             leave(s, w);
         } else {
@@ -174,8 +175,10 @@ void alq_claim_status_set(struct alq_claim_status *s, const struct alq_claim_spe
     alq_claim_status_forget(s, claim->uid); /* what is newer wins */
     if (s->trouble && s->held_until_ns > now_ns(s))
         return;
-    json_t *devices = alq_claim_devices(claim, s->cfg->driver_name, time(NULL));
-    if (!devices || s->count >= WAITING_MAX || alq_claim_devices_are_told(object, devices)) {
+    json_t *devices = alq_claim_devices(claim, s->cfg->driver_name, &s->gpus, time(NULL));
+    /* Before the first reading what is said of the GPUs is better than what we could say. */
+    if (!devices || s->count >= WAITING_MAX ||
+        alq_claim_devices_are_told(object, devices, s->gpus.at != NULL)) {
         json_decref(devices);
         return;
     }
@@ -192,6 +195,22 @@ void alq_claim_status_set(struct alq_claim_status *s, const struct alq_claim_spe
     if (!w->path || !w->body)
         leave(s, w);
     write_next(s);
+}
+
+void alq_claim_status_set_gpus(struct alq_claim_status *s, const struct alq_gpu_list *list)
+{
+    struct alq_gpu_states now = {NULL, 0};
+    if (alq_gpu_states_set(&now, list))
+        return; /* said with the next reading */
+    free(s->gpus_before.at);
+    s->gpus_before = s->gpus;
+    s->gpus = now;
+}
+
+void alq_claim_status_gpus_changed(struct alq_claim_status *s, const struct alq_claim_spec *claim)
+{
+    if (s->gpus_before.at && alq_gpu_states_differ(&s->gpus_before, &s->gpus, claim))
+        alq_claim_status_set(s, claim, NULL);
 }
 
 void alq_claim_status_tell(void *status, struct alq_findings *findings)
@@ -237,5 +256,7 @@ void alq_claim_status_free(struct alq_claim_status *s)
     while (!TAILQ_EMPTY(&s->line))
         leave(s, TAILQ_FIRST(&s->line));
     s->clock.timer_free(s->timer);
+    free(s->gpus.at);
+    free(s->gpus_before.at);
     free(s);
 }

@@ -54,6 +54,7 @@ void alq_claim_forget(struct alq_claim *claim)
     claim->is_completed = claim->needs_rebuild = 0;
     claim->take_back_ns = 0;
     claim->removals_failed = 0;
+    claim->gone = 0;
     memset(&claim->lookup, 0, sizeof(claim->lookup));
 }
 

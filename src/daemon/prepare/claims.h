@@ -6,6 +6,7 @@
 #ifndef ALQ_DAEMON_PREPARE_CLAIMS_H
 #define ALQ_DAEMON_PREPARE_CLAIMS_H
 
+#include <assert.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -30,7 +31,9 @@ struct alq_claim {
     int64_t take_back_ns;     /* when it is unprepared without the kubelet: its object is gone, or a
                                  removal of its files has failed; 0: neither */
     unsigned removals_failed;
+    uint32_t gone; /* bit i: share i's GPU is not on this node, as has been told */
 };
+static_assert(ALQ_CLAIM_RESULTS_MAX <= 32, "alq_claim.gone");
 
 LIST_HEAD(alq_claim_list, alq_claim);
 

@@ -68,6 +68,13 @@ struct alq_operation {
 
 TAILQ_HEAD(alq_operation_list, alq_operation);
 
+/* A claim that an earlier life began to prepare; told when the loop runs. */
+struct alq_rolled_back {
+    SLIST_ENTRY(alq_rolled_back) link;
+    struct alq_claim_id id;
+    struct alq_err why;
+};
+
 struct alq_prepare {
     const struct alq_config *cfg;
     struct alq_clock clock;
@@ -78,6 +85,7 @@ struct alq_prepare {
     struct alq_claim_source source;
     char boot_id[ALQ_BOOT_ID_BYTES];
     struct alq_claims claims;
+    SLIST_HEAD(, alq_rolled_back) rolled_back;
     struct alq_operation_list open; /* every Prepare, in order of arrival */
     struct alq_operation *cursor;   /* the next of them that a walk looks at */
     int is_line_shorter;            /* one that waited for room has ended */
@@ -85,7 +93,8 @@ struct alq_prepare {
     struct alq_lookups lookups;
     struct alq_prepare_watcher watcher;
     struct alq_gpu_list gpus;
-    int has_reading;
+    int has_reading;        /* or the reason why there is none */
+    int has_gpus;           /* there has been one */
     struct alq_err no_gpus; /* code set: why there is no reading */
     int is_ending;
     void (*on_change)(void *arg); /* NULL: nobody listens */

@@ -111,18 +111,32 @@ void alq_prepare_watch(struct alq_prepare *p, const struct alq_prepare_watcher *
     p->watcher = *watcher;
 }
 
+static void roll_back(struct alq_prepare *p, const struct alq_claim_spec *spec)
+{
+    const struct alq_log_kv kv[] = {{"uid", spec->uid}, {NULL, NULL}};
+    struct alq_err err = ALQ_ERR_INIT, why = ALQ_ERR_INIT;
+    int has_failed = alq_files_unprepare(p->files, spec->uid, &why) != 0;
+    alq_err_set(&err, ALQ_ECANCELED,
+                "claim %s/%s: aliquotd ended while it was being prepared; %s%s", spec->namespace_,
+                spec->name,
+                has_failed ? "it cannot be rolled back: " : "rolled back, to be prepared anew",
+                has_failed ? why.text : "");
+    if (has_failed)
+        alq_error(kv, "%s", err.text);
+    else
+        alq_info(kv, "%s", err.text);
+    struct alq_rolled_back *r = calloc(1, sizeof(*r));
+    if (!r)
+        return; /* nobody but the log is told */
+    alq_claim_id_of(spec, &r->id);
+    r->why = err;
+    SLIST_INSERT_HEAD(&p->rolled_back, r, link);
+}
+
 int alq_prepare_adopt(struct alq_prepare *p, struct alq_record *record, struct alq_err *err)
 {
     if (record->state == ALQ_RECORD_STARTED) {
-        struct alq_err why = ALQ_ERR_INIT;
-        if (alq_files_unprepare(p->files, record->claim.uid, &why))
-            alq_error(ALQ_LOG_KV({"uid", record->claim.uid}),
-                      "claim %s/%s was not prepared to the end and cannot be rolled back: %s",
-                      record->claim.namespace_, record->claim.name, why.text);
-        else
-            alq_info(ALQ_LOG_KV({"uid", record->claim.uid}),
-                     "claim %s/%s was not prepared to the end: rolled back",
-                     record->claim.namespace_, record->claim.name);
+        roll_back(p, &record->claim);
         return 0; /* what stays is tried again by the next Prepare or Unprepare */
     }
     struct alq_claim *claim = alq_claims_get(&p->claims, record->claim.uid);
@@ -163,8 +177,19 @@ void alq_prepare_sweep(struct alq_prepare *p)
     alq_files_sweep(p->files, &sweeper);
 }
 
+static void tell_rolled_back(struct alq_prepare *p, int is_told)
+{
+    for (struct alq_rolled_back *r; (r = SLIST_FIRST(&p->rolled_back));) {
+        SLIST_REMOVE_HEAD(&p->rolled_back, link);
+        if (is_told && p->watcher.refused)
+            p->watcher.refused(p->watcher.arg, &r->id, &r->why);
+        free(r);
+    }
+}
+
 void alq_prepare_start(struct alq_prepare *p)
 {
+    tell_rolled_back(p, 1);
     for (struct alq_claim *claim = LIST_FIRST(&p->claims.all), *next; claim; claim = next) {
         next = LIST_NEXT(claim, link);
         if (claim->is_completed)
@@ -211,20 +236,43 @@ void alq_prepare_each_on(const struct alq_prepare *p, const char *gpu_uuid,
         each(arg, claim->spec);
 }
 
-/* Tells of the GPUs that were there at the last reading and are not at this one. */
-static void tell_lost(const struct alq_prepare *p, const struct alq_gpu_list *now)
+static int has_gpu(const struct alq_gpu_list *list, const char *uuid)
 {
-    const struct alq_claim *claim;
-    for (size_t g = 0; g < p->gpus.count && p->watcher.lost; g++) {
-        size_t i = 0;
-        while (i < now->count && strcmp(now->gpus[i].uuid, p->gpus.gpus[g].uuid) != 0)
-            i++;
-        if (i < now->count)
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->gpus[i].uuid, uuid))
+            return 1;
+    return 0;
+}
+
+/* Whether a share before number i has the same GPU. */
+static int is_of_earlier(const struct alq_claim_spec *spec, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (!strcmp(spec->shares[k].gpu_uuid, spec->shares[i].gpu_uuid))
+            return 1;
+    return 0;
+}
+
+static void tell_lost(const struct alq_prepare *p, struct alq_claim *claim)
+{
+    for (uint32_t i = 0; i < claim->spec->share_count; i++) {
+        const uint32_t bit = UINT32_C(1) << i, had = claim->gone;
+        const struct alq_share_spec *share = &claim->spec->shares[i];
+        if (has_gpu(&p->gpus, share->gpu_uuid)) {
+            claim->gone &= ~bit;
             continue;
-        LIST_FOREACH(claim, &p->claims.all, link)
-        if (claim->spec && claim->is_completed && has_share_of(claim->spec, p->gpus.gpus[g].uuid))
-            p->watcher.lost(p->watcher.arg, claim->spec, &p->gpus.gpus[g]);
+        }
+        claim->gone |= bit;
+        if (!(had & bit) && p->watcher.lost && !is_of_earlier(claim->spec, i))
+            p->watcher.lost(p->watcher.arg, claim->spec, share);
     }
+}
+
+/* With the first reading it is known how the claims fare that are there already. */
+static void look_again(struct alq_prepare *p, struct alq_claim *claim)
+{
+    claim->lookup.answered_ns = 0;
+    alq_lookups_ask(&p->lookups, claim);
 }
 
 void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list,
@@ -237,8 +285,8 @@ void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list
     }
     if (list->count)
         memcpy(copy, list->gpus, list->count * sizeof(*copy));
-    if (!err) /* without a reading nothing is known to be gone */
-        tell_lost(p, list);
+    int is_first = !err && !p->has_gpus;
+    p->has_gpus |= !err;
     free(p->gpus.gpus);
     p->gpus = (struct alq_gpu_list){copy, list->count};
     p->has_reading = 1;
@@ -250,6 +298,9 @@ void alq_prepare_set_gpus(struct alq_prepare *p, const struct alq_gpu_list *list
         next = LIST_NEXT(claim, link);
         if (!claim->spec || !claim->is_completed)
             continue;
+        tell_lost(p, claim); /* without a reading nothing is known to be gone */
+        if (is_first)
+            look_again(p, claim);
         if (refresh_minors(p, claim->spec) || claim->needs_rebuild)
             rebuild(p, claim);
     }
@@ -289,6 +340,7 @@ struct alq_prepare *alq_prepare_new(const struct alq_config *cfg, const struct a
     p->source = *source;
     snprintf(p->boot_id, sizeof(p->boot_id), "%s", boot_id);
     TAILQ_INIT(&p->open);
+    SLIST_INIT(&p->rolled_back);
     alq_lookups_init(&p->lookups, &p->source, &p->clock, alq_holder_on_answer, p);
     return p;
 }
@@ -298,6 +350,7 @@ void alq_prepare_free(struct alq_prepare *p)
     if (!p)
         return;
     p->is_ending = 1;
+    tell_rolled_back(p, 0);
     alq_lookups_fini(&p->lookups);
     for (struct alq_claim *claim; (claim = LIST_FIRST(&p->claims.all));) {
         for (struct alq_operation *op; (op = TAILQ_FIRST(&claim->operations));) {

@@ -38,10 +38,11 @@ struct alq_prepare_watcher {
     /* Prepared now, or known to be from earlier; object: the claim, as the API server just gave it
      */
     void (*prepared)(void *arg, const struct alq_claim_spec *claim, const json_t *object);
-    /* A Prepare was answered with an error about a claim that exists; err begins with its name. */
+    /* A Prepare was answered with an error about a claim that exists, or one that an earlier life
+     * had begun was rolled back; err begins with its name. */
     void (*refused)(void *arg, const struct alq_claim_id *id, const struct alq_err *err);
-    /* A GPU that it has a share of is no longer among the node's. */
-    void (*lost)(void *arg, const struct alq_claim_spec *claim, const struct alq_gpu *gpu);
+    /* The share's GPU is no longer among the node's; told once while it is gone. */
+    void (*lost)(void *arg, const struct alq_claim_spec *claim, const struct alq_share_spec *share);
     /* Its promise is over. */
     void (*unprepared)(void *arg, const char *uid);
     void *arg;

@@ -180,6 +180,77 @@ static void set_again_before_it_is_written_writes_the_newer_alone(void **state)
     assert_null(kube.open.cb);
 }
 
+static void set_gpus(unsigned count, enum alq_fault_effect effect)
+{
+    static struct alq_gpu gpus[2] = {{.uuid = "GPU-0"}, {.uuid = "GPU-1"}};
+    const struct alq_gpu_list list = {gpus, count};
+    gpus[1].faults[ALQ_FAULT_XID] = (struct alq_fault){.effect = effect, .reason = "XID 79"};
+    alq_claim_status_set_gpus(status, &list);
+    alq_claim_status_gpus_changed(status, &claim);
+}
+
+static void assert_ready(const char *ready, const char *reason, const char *message)
+{
+    const struct kube_request *r = kube_expect("PATCH", PATH);
+    const json_t *d = json_array_get(alq_json_at(r->body, "status.devices"), 0);
+    const json_t *c = json_array_get(json_object_get(d, "conditions"), 0);
+    assert_string_equal(alq_json_str(c, "status"), ready);
+    assert_string_equal(alq_json_str(c, "reason"), reason);
+    assert_non_null(strstr(alq_json_str(c, "message"), message));
+    answer_as_stored();
+    assert_null(kube.open.cb);
+}
+
+static void gpus_changed_writes_each_change_of_the_claims_own_once(void **state)
+{
+    (void)state;
+    set_gpus(2, ALQ_FAULT_NONE);
+    assert_null(kube.open.cb); /* the first reading is no change */
+    set_gpus(2, ALQ_FAULT_NOTICE);
+    assert_null(kube.open.cb);
+    set_gpus(2, ALQ_FAULT_UNFIT);
+    assert_ready("False", "GPUUnhealthy", "XID 79");
+    set_gpus(2, ALQ_FAULT_UNFIT);
+    assert_null(kube.open.cb);
+    set_gpus(1, ALQ_FAULT_NONE);
+    assert_ready("False", "GPUGone", "GPU-1");
+    set_gpus(2, ALQ_FAULT_NONE);
+    assert_ready("True", "Prepared", "30 cores");
+    snprintf(shares[0].gpu_uuid, sizeof(shares[0].gpu_uuid), "GPU-0");
+    set_gpus(2, ALQ_FAULT_UNFIT); /* of another GPU */
+    assert_null(kube.open.cb);
+}
+
+static void gpus_changed_and_back_before_it_is_written_leaves_the_last_word(void **state)
+{
+    (void)state;
+    set_gpus(2, ALQ_FAULT_NONE);
+    set_gpus(2, ALQ_FAULT_UNFIT);
+    kube_answer(503, NULL);
+    set_gpus(2, ALQ_FAULT_NONE);
+    kube_pass(2 * MINUTE);
+    assert_ready("True", "Prepared", "");
+}
+
+static void set_before_the_first_reading_leaves_what_is_said_of_the_gpus(void **state)
+{
+    char text[4096];
+    (void)state;
+    set_gpus(2, ALQ_FAULT_UNFIT);
+    alq_claim_status_set(status, &claim, NULL);
+    stored(text, sizeof(text));
+    kube_answer(200, text);
+    alq_claim_status_free(status); /* the daemon starts again */
+    status = alq_claim_status_new(&kube.cfg, NULL, &kube.clock, NULL);
+    alq_auto_json json_t *object = NULL;
+    assert_int_equal(alq_json_parse(text, strlen(text), "object", &object, NULL), 0);
+    alq_claim_status_set(status, &claim, object);
+    assert_null(kube.open.cb);
+    set_gpus(2, ALQ_FAULT_NONE); /* recovered meanwhile */
+    alq_claim_status_set(status, &claim, object);
+    assert_ready("True", "Prepared", "");
+}
+
 static void forget_of_a_claim_that_waits_cancels_it_and_goes_on(void **state)
 {
     (void)state;
@@ -275,6 +346,9 @@ int main(void)
         TEST(set_with_one_key_twice_writes_it_once),
         TEST(set_of_many_claims_writes_one_at_a_time),
         TEST(set_again_before_it_is_written_writes_the_newer_alone),
+        TEST(gpus_changed_writes_each_change_of_the_claims_own_once),
+        TEST(gpus_changed_and_back_before_it_is_written_leaves_the_last_word),
+        TEST(set_before_the_first_reading_leaves_what_is_said_of_the_gpus),
         TEST(forget_of_a_claim_that_waits_cancels_it_and_goes_on),
         TEST(answer_without_the_right_is_one_finding_and_no_storm),
         TEST(answer_without_the_field_is_one_finding_and_no_storm),

@@ -838,6 +838,123 @@ static void start_looks_many_claims_up_four_at_a_time(void **state)
     world_stop();
 }
 
+/* ---- what is told of claims -------------------------------------------------------------------
+ */
+
+static struct told {
+    unsigned lost, prepared, refused;
+    char text[2 * ALQ_ERR_TEXT_BYTES];
+} told;
+
+static void on_lost(void *arg, const struct alq_claim_spec *claim, const struct alq_share_spec *s)
+{
+    (void)arg;
+    told.lost++;
+    snprintf(told.text, sizeof(told.text), "%s %s", claim->name, s->device);
+}
+
+static void on_refused(void *arg, const struct alq_claim_id *id, const struct alq_err *err)
+{
+    (void)arg;
+    told.refused++;
+    snprintf(told.text, sizeof(told.text), "%s %s", id->name, err->text);
+}
+
+static void on_prepared(void *arg, const struct alq_claim_spec *claim, const json_t *object)
+{
+    (void)arg;
+    (void)claim;
+    told.prepared += object != NULL;
+}
+
+static void watch(void)
+{
+    const struct alq_prepare_watcher watcher = {
+        .prepared = on_prepared, .refused = on_refused, .lost = on_lost};
+    told = (struct told){0};
+    alq_prepare_watch(world.prepare, &watcher);
+}
+
+static void set_no_reading(void)
+{
+    const struct alq_gpu_list none = {NULL, 0};
+    struct alq_err err = ALQ_ERR_INIT;
+    alq_err_set(&err, ALQ_EAGAIN, "the driver is being reloaded");
+    alq_prepare_set_gpus(world.prepare, &none, &err);
+}
+
+static void gpu_that_a_reload_of_the_driver_takes_away_is_told_once(void **state)
+{
+    (void)state;
+    world_start();
+    watch();
+    ask_for(0, 10, 10);
+    world.objects[0].gpu = 1;
+    world_prepared(0);
+    world_prepared(1);
+    set_no_reading();
+    assert_int_equal(told.lost, 0);
+    world_set_gpus(1);
+    assert_int_equal(told.lost, 1);
+    assert_non_null(strstr(told.text, "c0 "));
+    set_no_reading();
+    world_set_gpus(1);
+    assert_int_equal(told.lost, 1);
+    world_set_gpus(2);
+    world_set_gpus(1);
+    assert_int_equal(told.lost, 2);
+    world_stop();
+}
+
+static void gpu_that_went_while_the_daemon_was_down_is_told(void **state)
+{
+    (void)state;
+    world_start_blind();
+    watch();
+    world.objects[0].gpu = 1;
+    world_adopt(0, 1, ALQ_RECORD_COMPLETED);
+    alq_prepare_start(world.prepare);
+    world_settle();
+    world_set_gpus(1);
+    assert_int_equal(told.lost, 1);
+    world_settle();
+    world_stop();
+}
+
+static void first_reading_looks_claims_up_that_were_looked_up_without_one(void **state)
+{
+    (void)state;
+    world_start_blind();
+    watch();
+    world_adopt(0, 1, ALQ_RECORD_COMPLETED);
+    alq_prepare_start(world.prepare);
+    world_settle();
+    assert_int_equal(told.prepared, 1);
+    world_set_gpus(2);
+    world_settle();
+    assert_int_equal(told.prepared, 2);
+    world_set_gpus(2);
+    assert_int_equal(world.get_count, 0);
+    world_stop();
+}
+
+static void claim_that_is_rolled_back_at_start_is_told(void **state)
+{
+    (void)state;
+    world_start_blind();
+    world_adopt(2, 1, ALQ_RECORD_STARTED);
+    watch();
+    assert_int_equal(told.refused, 0); /* by a worker: not yet */
+    world_begin();
+    assert_int_equal(told.refused, 1);
+    assert_string_equal(told.text, "c2 claim ns/c2: aliquotd ended while it was being prepared; "
+                                   "rolled back, to be prepared anew");
+    world_stop();
+    world_start_blind(); /* nothing is left where nobody starts */
+    world_adopt(2, 1, ALQ_RECORD_STARTED);
+    world_stop();
+}
+
 static void end_answers_what_is_open(void **state)
 {
     (void)state;
@@ -894,6 +1011,10 @@ int main(void)
         cmocka_unit_test(holder_that_goes_while_it_is_looked_up_is_asked_for_no_more),
         cmocka_unit_test(start_rebuilds_this_boot_and_looks_all_claims_up),
         cmocka_unit_test(start_looks_many_claims_up_four_at_a_time),
+        cmocka_unit_test(gpu_that_a_reload_of_the_driver_takes_away_is_told_once),
+        cmocka_unit_test(gpu_that_went_while_the_daemon_was_down_is_told),
+        cmocka_unit_test(first_reading_looks_claims_up_that_were_looked_up_without_one),
+        cmocka_unit_test(claim_that_is_rolled_back_at_start_is_told),
         cmocka_unit_test(end_answers_what_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

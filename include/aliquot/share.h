@@ -43,23 +43,29 @@ enum alq_policy {
 
 #define ALQ_TIME_CORRECTION_ONE 1000000u
 
+/* A loan of compute: percent of the GPU that a share may take in place of its limit, 1..100, and
+ * until when (CLOCK_MONOTONIC). In one word, so that it is renewed and taken back by one store. */
+#define ALQ_LOAN(pct, until_ns) ((uint64_t)(until_ns) / 1000 << 8 | (uint64_t)(pct))
+#define ALQ_LOAN_PCT(loan) ((uint32_t)((loan)&0xff))
+#define ALQ_LOAN_UNTIL_NS(loan) (((uint64_t)(loan) >> 8) * 1000)
+#define ALQ_LOAN_NS_MAX 100000000u /* one that ends further ahead is not believed */
+
 /* One set of limits. Written by the daemon into the copy that is not active, then made active. */
 struct alq_control_values {
     uint64_t memory_limit_bytes;       /* counted + overhead never exceed this at an admission */
     uint64_t context_estimate_bytes;   /* reserved before a context is made */
     int64_t overhead_correction_bytes; /* NVML's figure of the share less the ledger's; added to
                                           what is held */
-    uint32_t compute_limit_pct;   /* 0..100; 0: no guarantee, lowest priority, free while the GPU is
-                                     idle */
-    uint32_t policy;              /* enum alq_policy */
-    uint32_t priority;            /* 0 goes before 1 */
-    uint32_t time_correction_ppm; /* charged = measured * this / 1e6; 0 is read as
-                                     ALQ_TIME_CORRECTION_ONE */
-    uint32_t log_level;           /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
-    uint32_t memory_wait_s;       /* so long an allocation waits for other processes of the share to
-                                     make room; 0: it is refused at once */
-    uint64_t memory_spill_bytes;  /* so much of what does not fit is served from the host's memory;
-                                     0: nothing */
+    uint32_t compute_limit_pct;        /* 0..100; 0: no guarantee, takes what it is lent */
+    uint32_t policy;                   /* enum alq_policy */
+    uint32_t priority;                 /* 0 is lent to before 1 */
+    uint32_t time_correction_ppm;      /* charged = measured * this / 1e6; 0 is read as
+                                          ALQ_TIME_CORRECTION_ONE */
+    uint32_t log_level;                /* 0 unset, 1 error, 2 warn, 3 info, 4 debug */
+    uint32_t memory_wait_s;      /* so long an allocation waits for other processes of the share to
+                                    make room; 0: it is refused at once */
+    uint64_t memory_spill_bytes; /* so much of what does not fit is served from the host's memory;
+                                    0: nothing */
     uint64_t reserved[25];
 };
 static_assert(sizeof(struct alq_control_values) == 256, "control values");
@@ -76,14 +82,21 @@ struct alq_control {
      * + 1 with release order, and wakes `wake`. A reader loads it with acquire order, copies the
      * values, loads it again, and takes the copy when it has not moved. */
     uint32_t sequence;
-    uint32_t wake; /* futex word: the daemon adds 1 and wakes all after a publication; waiters map
-                      it read-only */
-    uint8_t reserved1[248];
+    uint32_t wake; /* futex word: the daemon adds 1 and wakes all after a publication or another
+                      loan; waiters map it read-only */
+    /* Written by the daemon outside the publications, with relaxed order; each is complete in
+     * itself and read at every decision. */
+    uint64_t loan; /* ALQ_LOAN; policy Burst, and 0 percent under any policy. 0: nobody
+                      has ever lent to this share */
+    uint64_t corrected_until_ns; /* CLOCK_MONOTONIC: from then on time_correction_ppm is read as
+                                    ALQ_TIME_CORRECTION_ONE; 0: it has no end */
+    uint8_t reserved1[232];
     struct alq_control_values values[2];
     uint8_t reserved2[ALQ_CONTROL_BYTES - 1024];
 };
 static_assert(sizeof(struct alq_control) == ALQ_CONTROL_BYTES, "control");
 static_assert(offsetof(struct alq_control, sequence) == 256, "control.sequence");
+static_assert(offsetof(struct alq_control, loan) == 264, "control.loan");
 static_assert(offsetof(struct alq_control, values) == 512, "control.values");
 
 /* ---- usage

@@ -113,16 +113,20 @@ def compile_client(directory):
                     "-pthread"], check=True)
 
 
-class Program:
-    """tests/integration/vgpu_client.c with the shares of some claims, or without any (ids empty, preload False)."""
+def driver_folder(world):
+    return next((p for p in (world.path("driver/usr/lib", d) for d in os.listdir(world.path("driver/usr/lib")))
+                 if os.path.exists(os.path.join(p, "libcuda.so.1"))))
 
-    def __init__(self, case, world, ids, preload=True):
-        library = next((p for p in (world.path("driver/usr/lib", d) for d in os.listdir(world.path("driver/usr/lib")))
-                        if os.path.exists(os.path.join(p, "libcuda.so.1"))))
-        env = {"PATH": os.environ["PATH"], "SIMGPU_SOCKET": world.path("sim/simgpud.sock"), "LD_LIBRARY_PATH": library}
+
+class Program:
+    """tests/integration/vgpu_client.c, or another program that says when it is ready, with the shares of some claims, or without any
+    (ids empty, preload False)."""
+
+    def __init__(self, case, world, ids, preload=True, command=("client", "dlsym"), **more):
+        env = {"PATH": os.environ["PATH"], "SIMGPU_SOCKET": world.path("sim/simgpud.sock"), "LD_LIBRARY_PATH": driver_folder(world), **more}
         if preload:
             env["LD_PRELOAD"] = str(places.copy(BUILD / "src/vgpu/libvgpu.so", world.path("lib")))
-        inside = [*(f"{k}={v}" for k, v in env.items()), world.path("client"), "dlsym"]
+        inside = [*(f"{k}={v}" for k, v in env.items()), world.path(command[0]), *command[1:]]
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(["unshare", "-m", "sh", "-c", ENTER, "enter", world.path("run/shares"), " ".join(ids), "env",
                                          *inside], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)

@@ -10,10 +10,12 @@ import tempfile
 
 
 def copy(source, directory, name=None):
-    """A copy that any user may read and run; its path."""
+    """A copy that any user may read and run; its path. Programs that have an earlier copy loaded keep it."""
     path = pathlib.Path(directory) / (name or pathlib.Path(source).name)
-    shutil.copyfile(source, path)
-    path.chmod(0o755)
+    beside = path.with_name(f"{path.name}.new")
+    shutil.copyfile(source, beside)
+    beside.chmod(0o755)
+    beside.replace(path)
     return path
 
 

@@ -63,6 +63,12 @@ static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
     case ALQ_METRIC_SHARE_COMPUTE_LIMIT:
         alq_metrics_u64(text, w->labels, NULL, alq_watched_cores_pct(w));
         break;
+    case ALQ_METRIC_SHARE_COMPUTE_BORROWED:
+        alq_metrics_u64(text, w->labels, NULL, w->lend.borrowed_pct);
+        break;
+    case ALQ_METRIC_SHARE_COMPUTE_LENT:
+        alq_metrics_u64(text, w->labels, NULL, alq_watched_lent_pct(&m->shares, w));
+        break;
     case ALQ_METRIC_SHARE_COMPUTE_GRANTED:
         alq_metrics_seconds(text, w->labels, NULL, counters->charged_ns);
         break;

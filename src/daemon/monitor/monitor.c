@@ -41,6 +41,7 @@ static void refresh(struct alq_monitor *m)
     m->is_stale = 0;
     m->users_ns = now_ns(m) + ROUND_NS;
     m->users_wait_ns = ROUND_NS;
+    alq_lender_look(m->lender);
 }
 
 /* ---- a round ----------------------------------------------------------------------------------
@@ -283,8 +284,12 @@ struct alq_monitor *alq_monitor_new(const struct alq_monitor_parts *parts, struc
         m->files.run_dir = parts->cfg->run_dir;
         m->timer = parts->clock.timer_new(parts->clock.arg, on_time, m);
     }
-    if (!m || !m->timer) {
+    if (m && m->timer)
+        m->lender = alq_lender_new(parts->clock, parts->work, &m->shares);
+    if (!m || !m->lender) {
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        if (m)
+            parts->clock.timer_free(m->timer);
         free(m);
         return NULL;
     }
@@ -305,6 +310,7 @@ void alq_monitor_free(struct alq_monitor *m)
     alq_monitor_close(m);
     for (enum alq_metric_scope scope = 0; scope < ALQ_SCOPE_COUNT; scope++)
         alq_metrics_collect(scope, NULL, NULL);
+    alq_lender_free(m->lender);
     alq_mounts_free(m->files.mounts);
     m->parts.clock.timer_free(m->timer);
     free(m->gpus.gpus);

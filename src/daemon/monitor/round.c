@@ -14,6 +14,7 @@
 
 #define PATH_BYTES 4352
 #define PAUSE_ROUNDS 60
+#define CORRECTED_NS (5 * 1000000000ll) /* a correction of time holds so long: some rounds */
 
 struct alq_round *alq_round_new(uint32_t count)
 {
@@ -272,8 +273,10 @@ static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t wind
     if (!s->is_enforced)
         return;
     read_correction(r, s);
-    const struct alq_correction want = correction_of(r, s, window_ns);
-    if (is_far(&s->f.correction, &want))
+    struct alq_correction want = correction_of(r, s, window_ns);
+    want.until_ns = (uint64_t)(r->begun_ns + CORRECTED_NS);
+    /* One of time is renewed in each round: without a daemon it ends. */
+    if (is_far(&s->f.correction, &want) || s->f.correction.time_ppm != ALQ_TIME_CORRECTION_ONE)
         write_correction(r, s, &want);
 }
 

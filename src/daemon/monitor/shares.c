@@ -187,6 +187,17 @@ static struct alq_watched *add(struct sync *s, const char *id)
     return w;
 }
 
+/* On what terms it shares compute with the others of its GPU. */
+static void see_terms(const struct alq_shares *shares, struct alq_watched *w)
+{
+    const uint32_t policy = w->share->tuning.policy, cores_pct = alq_watched_cores_pct(w);
+    w->lend.cores_pct = cores_pct;
+    w->lend.is_measured = alq_watched_is_enforced(shares, w) && policy != ALQ_POLICY_NONE &&
+                          cores_pct < ALQ_CORES_ALL;
+    w->lend.is_borrower = w->lend.is_measured && (policy == ALQ_POLICY_BURST || !cores_pct);
+    w->lend.rank = (uint8_t)(!cores_pct ? ALQ_LEND_RANKS - 1 : w->share->tuning.priority ? 1 : 0);
+}
+
 static void see_share(struct sync *s, const struct alq_claim_spec *claim,
                       const struct alq_share_spec *share)
 {
@@ -198,11 +209,14 @@ static void see_share(struct sync *s, const struct alq_claim_spec *claim,
         s->rc = -1;
         return;
     }
-    if (strcmp(w->gpu_uuid, share->gpu_uuid) != 0)
-        memset(&w->f, 0, sizeof(w->f)); /* allocated anew elsewhere */
+    if (strcmp(w->gpu_uuid, share->gpu_uuid) != 0) { /* allocated anew elsewhere */
+        memset(&w->f, 0, sizeof(w->f));
+        memset(&w->lend, 0, sizeof(w->lend));
+    }
     snprintf(w->gpu_uuid, sizeof(w->gpu_uuid), "%s", share->gpu_uuid);
     w->claim = claim;
     w->share = share;
+    see_terms(s->shares, w);
     w->is_seen = 1;
 }
 
@@ -254,4 +268,14 @@ void alq_shares_promised(const struct alq_shares *shares, const char *gpu_uuid,
         *memory_bytes += alq_watched_limit_bytes(w);
         *cores_pct += alq_watched_cores_pct(w);
     }
+}
+
+uint32_t alq_watched_lent_pct(const struct alq_shares *shares, const struct alq_watched *w)
+{
+    for (size_t i = 0; i < shares->count; i++) {
+        const struct alq_watched *other = shares->all[i];
+        if (other != w && other->lend.borrowed_pct && !strcmp(other->gpu_uuid, w->gpu_uuid))
+            return w->lend.cores_pct > w->lend.kept_pct ? w->lend.cores_pct - w->lend.kept_pct : 0;
+    }
+    return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "daemon/config.h"
 #include "daemon/domain.h"
+#include "daemon/monitor/lend.h"
 #include "daemon/monitor/round.h"
 
 struct alq_prepare;
@@ -23,6 +24,7 @@ struct alq_watched {
     const char *labels;                 /* those of a share's metrics, between label and unlabel */
     uint32_t fixed;                     /* bytes of labels before pod and container */
     struct alq_figures f;
+    struct alq_lend lend;
 };
 
 struct alq_shares {
@@ -56,6 +58,9 @@ void alq_shares_set_users(struct alq_shares *shares, const struct alq_share_user
 
 /* The ledger's overhead with the correction in force. */
 uint64_t alq_watched_overhead(const struct alq_watched *w);
+
+/* What it leaves idle of its promise while another share of its GPU borrows. */
+uint32_t alq_watched_lent_pct(const struct alq_shares *shares, const struct alq_watched *w);
 
 /* What is promised of a GPU. */
 void alq_shares_promised(const struct alq_shares *shares, const char *gpu_uuid,

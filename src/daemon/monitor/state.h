@@ -6,6 +6,7 @@
 #ifndef ALQ_DAEMON_MONITOR_STATE_H
 #define ALQ_DAEMON_MONITOR_STATE_H
 
+#include "daemon/monitor/lender.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/monitor/monitor.h"
 #include "daemon/monitor/shares.h"
@@ -28,6 +29,7 @@ struct alq_monitor {
     struct alq_prepare *prepare; /* NULL: the node's state is not open */
     int is_stale;                /* the promises have changed since the table was made */
     struct alq_shares shares;
+    struct alq_lender *lender;
     struct alq_gpu_list gpus;    /* owned */
     struct alq_round_gpu *loads; /* owned; of the last sample */
     uint32_t load_count;

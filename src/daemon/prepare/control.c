@@ -19,10 +19,16 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 /* Puts together what is to be in force from what is. */
 typedef void (*merge_fn)(struct alq_control_values *values, const void *what);
 
+static void wake_all(struct alq_control *control)
+{
+    _Atomic uint32_t *wake = (_Atomic uint32_t *)&control->wake;
+    atomic_fetch_add_explicit(wake, 1, memory_order_release);
+    syscall(SYS_futex, wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
 static void publish(struct alq_control *control, merge_fn merge, const void *arg)
 {
     _Atomic uint32_t *sequence = (_Atomic uint32_t *)&control->sequence;
-    _Atomic uint32_t *wake = (_Atomic uint32_t *)&control->wake;
     /* Nobody else writes while we have the turn: relaxed will do for reading our own number. */
     uint32_t now = atomic_load_explicit(sequence, memory_order_relaxed);
     const struct alq_control_values *in_force = &control->values[now & 1];
@@ -34,17 +40,21 @@ static void publish(struct alq_control *control, merge_fn merge, const void *arg
     atomic_thread_fence(memory_order_release);
     control->values[(now + 1) & 1] = want;
     atomic_store_explicit(sequence, now + 1, memory_order_release);
-    atomic_fetch_add_explicit(wake, 1, memory_order_release);
-    syscall(SYS_futex, wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    wake_all(control);
 }
 
-static int change(int fd, merge_fn merge, const void *arg, const char *what, struct alq_err *err)
+/* until_ns: of the correction of time, 0: as it is. */
+static int change(int fd, uint64_t until_ns, merge_fn merge, const void *arg, const char *what,
+                  struct alq_err *err)
 {
     struct alq_control *control =
         mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (control == MAP_FAILED)
         return alq_err_errno(err, errno, "mapping %s", what);
     pthread_mutex_lock(&turn);
+    if (until_ns)
+        atomic_store_explicit((_Atomic uint64_t *)&control->corrected_until_ns, until_ns,
+                              memory_order_relaxed);
     publish(control, merge, arg);
     pthread_mutex_unlock(&turn);
     munmap(control, ALQ_CONTROL_BYTES);
@@ -62,7 +72,7 @@ static void merge_limits(struct alq_control_values *values, const void *what)
 int alq_control_publish(int fd, const struct alq_control_values *limits, const char *what,
                         struct alq_err *err)
 {
-    return change(fd, merge_limits, limits, what, err);
+    return change(fd, 0, merge_limits, limits, what, err);
 }
 
 static void merge_correction(struct alq_control_values *values, const void *what)
@@ -72,13 +82,40 @@ static void merge_correction(struct alq_control_values *values, const void *what
     values->time_correction_ppm = want->time_ppm;
 }
 
+/* Not a byte is written to what is not whole: a store beyond the end would be a SIGBUS. */
+static int check(int fd, const char *what, struct alq_err *err)
+{
+    struct alq_control have;
+    if (pread(fd, &have, sizeof(have), 0) == (ssize_t)sizeof(have) &&
+        have.magic == ALQ_CONTROL_MAGIC && have.version == ALQ_SHARE_VERSION)
+        return 0;
+    return alq_err_set(err, ALQ_EPROTO, "%s is no control file", what);
+}
+
 int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
                         struct alq_err *err)
 {
-    struct alq_control have;
-    /* Not a byte is written to what is not whole: a store beyond the end would be a SIGBUS. */
-    if (pread(fd, &have, sizeof(have), 0) != (ssize_t)sizeof(have) ||
-        have.magic != ALQ_CONTROL_MAGIC || have.version != ALQ_SHARE_VERSION)
-        return alq_err_set(err, ALQ_EPROTO, "%s is no control file", what);
-    return change(fd, merge_correction, correction, what, err);
+    int rc = check(fd, what, err);
+    if (rc)
+        return rc;
+    return change(fd, correction->until_ns, merge_correction, correction, what, err);
+}
+
+int alq_control_lend(int fd, uint32_t pct, uint64_t until_ns, const char *what, struct alq_err *err)
+{
+    int rc = check(fd, what, err);
+    if (rc)
+        return rc;
+    struct alq_control *control =
+        mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (control == MAP_FAILED)
+        return alq_err_errno(err, errno, "mapping %s", what);
+    pthread_mutex_lock(&turn);
+    _Atomic uint64_t *loan = (_Atomic uint64_t *)&control->loan;
+    uint64_t had = atomic_exchange_explicit(loan, ALQ_LOAN(pct, until_ns), memory_order_relaxed);
+    if (ALQ_LOAN_PCT(had) != pct)
+        wake_all(control);
+    pthread_mutex_unlock(&turn);
+    munmap(control, ALQ_CONTROL_BYTES);
+    return 0;
 }

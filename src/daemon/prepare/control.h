@@ -13,6 +13,7 @@
 struct alq_correction {
     int64_t overhead_bytes; /* added to what the ledger holds */
     uint32_t time_ppm;      /* of what is charged */
+    uint64_t until_ns;      /* CLOCK_MONOTONIC; to this time time_ppm holds */
 };
 
 /* Publishes limits where they differ from those in force; the corrections in force stay. fd is open
@@ -23,5 +24,13 @@ int alq_control_publish(int fd, const struct alq_control_values *limits, const c
 /* Likewise the corrections; the limits stay. ALQ_EPROTO: not a control file of ours. */
 int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
                         struct alq_err *err);
+
+/*
+ * Lends pct of the GPU in place of the share's limit until until_ns (CLOCK_MONOTONIC); 0: nothing,
+ * and the share knows that somebody lends. Who waits is woken where pct is another than before.
+ * Errors as alq_control_correct.
+ */
+int alq_control_lend(int fd, uint32_t pct, uint64_t until_ns, const char *what,
+                     struct alq_err *err);
 
 #endif

@@ -7,26 +7,34 @@
 
 /* ---- control ------------------------------------------------------------------------------- */
 
-bool alq_compute_rate(const struct alq_compute_share *share, struct alq_gate_rate *out)
+bool alq_compute_rate(const struct alq_compute_share *share, uint64_t now_ns,
+                      struct alq_gate_rate *out)
 {
-    uint32_t sequence = __atomic_load_n(&share->control->sequence, __ATOMIC_ACQUIRE);
-    const struct alq_control_values *now = &share->control->values[sequence & 1];
+    const struct alq_control *control = share->control;
+    uint32_t sequence = __atomic_load_n(&control->sequence, __ATOMIC_ACQUIRE);
+    const struct alq_control_values *now = &control->values[sequence & 1];
+    uint64_t until_ns = __atomic_load_n(&control->corrected_until_ns, __ATOMIC_RELAXED);
     /* Single words, each old or new: a mixture of two publications is as good as either for one
      * launch. */
     struct alq_control_values values = {
         .compute_limit_pct = __atomic_load_n(&now->compute_limit_pct, __ATOMIC_RELAXED),
         .policy = __atomic_load_n(&now->policy, __ATOMIC_RELAXED),
+        .time_correction_ppm = __atomic_load_n(&now->time_correction_ppm, __ATOMIC_RELAXED),
     };
-    out->limit_pct = values.compute_limit_pct;
-    out->correction_ppm = __atomic_load_n(&now->time_correction_ppm, __ATOMIC_RELAXED);
-    return alq_gate_is_limited(&values);
+    if (until_ns && now_ns >= until_ns)
+        values.time_correction_ppm = ALQ_TIME_CORRECTION_ONE;
+    return alq_gate_rate(&values, __atomic_load_n(&control->loan, __ATOMIC_RELAXED), now_ns, out);
 }
 
 static uint32_t sequence_of(const struct alq_compute_device *dev)
 {
     uint32_t sum = 1;
-    for (uint32_t i = 0; i < dev->share_count; i++)
-        sum += __atomic_load_n(&dev->shares[i].control->sequence, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        const struct alq_control *control = dev->shares[i].control;
+        /* That anybody lends changes what 0 percent means. */
+        sum += __atomic_load_n(&control->sequence, __ATOMIC_RELAXED) +
+               (__atomic_load_n(&control->loan, __ATOMIC_RELAXED) ? 1u << 31 : 0);
+    }
     return sum;
 }
 
@@ -39,7 +47,7 @@ static bool is_limited(struct alq_compute_device *dev)
         struct alq_gate_rate rate;
         bool limited = true;
         for (uint32_t i = 0; i < dev->share_count; i++)
-            limited = alq_compute_rate(&dev->shares[i], &rate) && limited;
+            limited = alq_compute_rate(&dev->shares[i], 0, &rate) && limited;
         atomic_store_explicit(&dev->is_limited, limited, RELAXED);
         atomic_store_explicit(&dev->seen_sequence, sequence, RELAXED);
     }
@@ -116,7 +124,7 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
         struct alq_gate_rate fresh;
         /* The word before the limits: a change after this load ends the wait below. */
         uint32_t wake = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-        if (!alq_compute_rate(share, &fresh))
+        if (!alq_compute_rate(share, now, &fresh))
             break;
         if (fresh.limit_pct != rate.limit_pct) {
             alq_gate_rerate(share->gate, &fresh, now);
@@ -155,7 +163,8 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     struct alq_gate_rate rate, best_rate = {0};
     uint64_t best_at = UINT64_MAX;
     for (uint8_t i = 0; i < dev->share_count; i++) {
-        if (!alq_compute_rate(&dev->shares[i], &rate)) /* just changed; the next launch sees it */
+        if (!alq_compute_rate(&dev->shares[i], *now,
+                              &rate)) /* just changed; the next launch sees it */
             return i;
         uint64_t at = alq_gate_peek(dev->shares[i].gate, *now);
         if (at < best_at) {

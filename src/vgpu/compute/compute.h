@@ -91,8 +91,9 @@ struct alq_compute_ticket {
     bool is_single;
 };
 
-/* The rate of a share as `control` has it now. False: it does not limit compute. */
-bool alq_compute_rate(const struct alq_compute_share *share, struct alq_gate_rate *out);
+/* The rate of a share at now_ns as `control` has it. False: it does not limit compute. */
+bool alq_compute_rate(const struct alq_compute_share *share, uint64_t now_ns,
+                      struct alq_gate_rate *out);
 
 /* Puts a device under its shares (the first ALQ_COMPUTE_SHARES of them). All-zero memory plus
  * `driver` is a process. */

@@ -17,6 +17,21 @@ bool alq_gate_is_limited(const struct alq_control_values *values)
     return values->policy != ALQ_POLICY_NONE && values->compute_limit_pct - 1u < 99u;
 }
 
+bool alq_gate_rate(const struct alq_control_values *values, uint64_t loan, uint64_t now_ns,
+                   struct alq_gate_rate *out)
+{
+    uint32_t pct = values->compute_limit_pct, lent = ALQ_LOAN_PCT(loan);
+    uint64_t until_ns = ALQ_LOAN_UNTIL_NS(loan);
+    if (values->policy == ALQ_POLICY_NONE || pct >= 100 || (pct == 0 && loan == 0))
+        return false;
+    if ((values->policy == ALQ_POLICY_BURST || pct == 0) && until_ns > now_ns &&
+        until_ns - now_ns <= ALQ_LOAN_NS_MAX && lent > pct)
+        pct = lent < 100 ? lent : 100;
+    out->limit_pct = pct ? pct : ALQ_GATE_LEAST_PCT;
+    out->correction_ppm = values->time_correction_ppm;
+    return true;
+}
+
 uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns)
 {
     uint64_t ppm = rate->correction_ppm ? rate->correction_ppm : ALQ_TIME_CORRECTION_ONE;

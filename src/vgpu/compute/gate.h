@@ -29,16 +29,23 @@
 
 /* The limits of a gate, as read from `control` at this decision. */
 struct alq_gate_rate {
-    uint32_t limit_pct;      /* 1..99 */
+    uint32_t limit_pct;      /* 1..100 */
     uint32_t correction_ppm; /* charged = measured * this / 1e6; 0 means ALQ_TIME_CORRECTION_ONE */
 };
 
+/* What a share of 0 percent has while it is lent nothing by a daemon that lends. */
+#define ALQ_GATE_LEAST_PCT 1u
+
 /*
- * True where the values ask for a gate. Not limited: policy None; 100 percent; 0 percent, which
- * promises nothing and takes what is idle (who else is on the GPU is not known in a process, so
- * nothing is held back). Burst is held to the guaranteed part like Hard, as nobody has said what is
- * idle.
+ * The rate in force at now_ns, of values and loan as `control` has them. False: not limited, which
+ * is policy None, 100 percent, and 0 percent where nobody has ever lent (who else is on the GPU is
+ * not known in a process, so nothing is held back). Burst, and 0 percent under any policy, may take
+ * what they are lent while the loan runs; without one Burst is held to its limit like Hard.
  */
+bool alq_gate_rate(const struct alq_control_values *values, uint64_t loan, uint64_t now_ns,
+                   struct alq_gate_rate *out);
+
+/* Is the share limited where nobody lends? */
 bool alq_gate_is_limited(const struct alq_control_values *values);
 
 /* GPU time to wall time at the gate's rate: rounded down, gpu_ns cut at ALQ_GATE_CHARGE_MAX_NS of

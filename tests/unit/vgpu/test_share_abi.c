@@ -28,6 +28,8 @@ static void control_has_golden_offsets(void **state)
     AT(alq_control, gpu_uuid, 80);
     AT(alq_control, sequence, 256);
     AT(alq_control, wake, 260);
+    AT(alq_control, loan, 264);
+    AT(alq_control, corrected_until_ns, 272);
     AT(alq_control, values, 512);
     assert_int_equal(sizeof(struct alq_control_values), 256);
     AT(alq_control_values, memory_limit_bytes, 0);

@@ -33,13 +33,26 @@ static uint32_t home_of(uint64_t key)
     return (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> 52) % ALQ_ESTIMATES;
 }
 
+static void restart(struct alq_estimate *entry)
+{
+    STORE(&entry->est_ns, 0u);
+    STORE(&entry->low_ns, 0u);
+    STORE(&entry->left, 0u);
+    STORE(&entry->samples, 0u);
+    STORE(&entry->spread, 0u);
+    STORE(&entry->probing, 0u);
+    STORE(&entry->moment, 0u);
+    STORE(&entry->skipped, 0u);
+    STORE(&entry->hints, 0u);
+}
+
 struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *handle,
                                        enum alq_estimate_kind kind, uint32_t size_class)
 {
     uint64_t key = key_of(handle, kind, size_class & 63u);
     uint32_t home = home_of(key);
-    struct alq_estimate *room = NULL;
-    uint64_t room_key = KEY_FREE;
+    struct alq_estimate *room = NULL, *stale = NULL;
+    uint64_t room_key = KEY_FREE, stale_key = KEY_FREE;
     for (uint32_t i = 0; i < PROBES; i++) {
         struct alq_estimate *entry = &table->entries[(home + i) % ALQ_ESTIMATES];
         uint64_t at = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
@@ -51,6 +64,18 @@ struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *
         }
         if (at == KEY_FREE)
             break;
+        if (!stale && LOAD(&entry->age) != LOAD(&table->age) && !LOAD(&entry->probing)) {
+            stale = entry;
+            stale_key = at;
+        }
+    }
+    /* Of a module that was unloaded, or not launched since one was. */
+    if (!room && stale &&
+        __atomic_compare_exchange_n(&stale->key, &stale_key, KEY_GONE, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED)) {
+        restart(stale);
+        room = stale;
+        room_key = KEY_GONE;
     }
     /* Two threads may make two entries of one key in different places: the later is found by nobody
      * and costs a place. */
@@ -195,19 +220,6 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     STORE(&entry->spread, (uint32_t)spread);
 out:
     __atomic_store_n(&entry->learning, 0, __ATOMIC_RELEASE);
-}
-
-static void restart(struct alq_estimate *entry)
-{
-    STORE(&entry->est_ns, 0u);
-    STORE(&entry->low_ns, 0u);
-    STORE(&entry->left, 0u);
-    STORE(&entry->samples, 0u);
-    STORE(&entry->spread, 0u);
-    STORE(&entry->probing, 0u);
-    STORE(&entry->moment, 0u);
-    STORE(&entry->skipped, 0u);
-    STORE(&entry->hints, 0u);
 }
 
 void alq_estimate_forget(struct alq_estimates *table, const void *handle,

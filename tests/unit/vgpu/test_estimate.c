@@ -77,6 +77,24 @@ static void forget_handle_starts_anew_and_frees_the_place(void **state)
     }
 }
 
+/* A program that compiles, loads and unloads without end: each of its functions is known by itself.
+ */
+static void doubt_places_of_unloaded_functions_are_used_again(void **state)
+{
+    (void)state;
+    struct alq_estimate *kept = NULL;
+    for (uintptr_t i = 1; i <= 100000; i++) {
+        kept = find(0x1000, 0);
+        alq_estimate_learn(table, kept, 3000, ALQ_MOMENT_FRESH);
+        struct alq_estimate *e = find(0x100000 + (i << 6), 3);
+        assert_ptr_not_equal(e, &table->entries[ALQ_ESTIMATES]);
+        assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_FIRST_NS);
+        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH);
+        alq_estimates_doubt(table);
+    }
+    assert_int_equal(alq_estimate_ns(find(0x1000, 0)), 3000);
+}
+
 static void is_due_first_sights_then_about_one_in_256(void **state)
 {
     (void)state;
@@ -164,6 +182,7 @@ int main(void)
         cmocka_unit_test_setup(find_same_key_same_entry, setup),
         cmocka_unit_test_setup(find_more_handles_than_entries_shares_the_last, setup),
         cmocka_unit_test_setup(forget_handle_starts_anew_and_frees_the_place, setup),
+        cmocka_unit_test_setup(doubt_places_of_unloaded_functions_are_used_again, setup),
         cmocka_unit_test_setup(is_due_first_sights_then_about_one_in_256, setup),
         cmocka_unit_test_setup(learn_constant_under_waiting_gives_the_floor, setup),
         cmocka_unit_test_setup(learn_differing_work_gives_the_mean, setup),

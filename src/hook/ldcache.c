@@ -5,7 +5,6 @@
  * anew (ldconfig.c), which in a read-only root is mounted over the old one; where it has none, or
  * that does not go, links by SONAME do for folders that the loader searches by itself.
  */
-#include "hook/conf.h"
 #include "hook/container.h"
 #include "hook/ldconfig.h"
 #include "hook/link.h"
@@ -13,7 +12,6 @@
 #include "hook/tmpfs.h"
 #include "vgpu/text.h"
 
-#define CONF_PATH "/etc/ld.so.conf"
 #define CONF_DIR "/etc/ld.so.conf.d"
 #define CONF_FIRST "00-aliquot.conf" /* an image's own driver is not the node's */
 #define CONF_LAST "zz-aliquot.conf"
@@ -137,7 +135,7 @@ static int run_ldconfig(const struct alq_container *container, char **folders, i
         alq_text_add(&conf, folders[i]);
         alq_text_add(&conf, "\n");
     }
-    alq_text_add(&conf, "include " CONF_PATH "\n");
+    alq_text_add(&conf, "include /etc/ld.so.conf\n");
     int last_count = system_dirs(&container->rootfs, last);
     for (int i = 0; i < last_count; i++) {
         alq_text_add(&conf, last[i]);
@@ -162,9 +160,6 @@ static int make_cache(const struct alq_container *container, char **folders, int
     int rc = put_conf(&container->rootfs, folders, count);
     if (rc && rc != -EROFS)
         return alq_report(CONF_DIR, "links by SONAME instead", rc);
-    rc = alq_conf_check(&container->rootfs, CONF_PATH);
-    if (rc)
-        return rc;
     alq_auto_fd made = run_ldconfig(container, folders, count);
     if (made < 0)
         return made;

@@ -7,6 +7,7 @@
 #include <linux/memfd.h>
 #include <linux/prctl.h>
 
+#include "hook/child.h"
 #include "hook/container.h"
 #include "hook/soname.h"
 #include "hook/sys.h"
@@ -82,7 +83,12 @@ static int open_own_root(const struct alq_container *container)
         return root;
     alq_fd_path(root, path);
     int rc = alq_sys_mount(path, path, NULL, MS_BIND | MS_REC, NULL);
-    return rc ? rc : alq_container_open_root(container);
+    if (rc)
+        return rc;
+    int own = alq_container_open_root(container);
+    if (own >= 0)
+        alq_sys_mount_nodev(own); /* since Linux 5.12; devices' cgroup is there before */
+    return own;
 }
 
 /* On an initramfs, whose root cannot be pivoted away, the host's mounts stay out of reach of a
@@ -205,8 +211,8 @@ static int judge(int status, int log)
 
 static int run(const struct alq_container *container, const struct files *files)
 {
-    int status = 0, rc;
-    int child = alq_sys_fork();
+    int status = 0, pidfd = -1;
+    int child = alq_sys_fork(&pidfd);
     if (child < 0)
         return alq_report("ldconfig", "fork", child);
     if (!child) {
@@ -214,10 +220,11 @@ static int run(const struct alq_container *container, const struct files *files)
                    become_ldconfig(container, files));
         alq_sys_exit(CHILD_REPORTED);
     }
-    do {
-        rc = alq_sys_wait(child, &status);
-    } while (rc == -EINTR);
-    return rc < 0 ? alq_report("ldconfig", "wait", rc) : judge(status, files->log);
+    int rc = alq_child_wait(child, pidfd, &status);
+    alq_sys_close(pidfd);
+    if (rc == -ETIMEDOUT)
+        return alq_report("ldconfig", "held up by what is no file; links by SONAME instead", 0), rc;
+    return rc ? alq_report("ldconfig", "wait", rc) : judge(status, files->log);
 }
 
 int alq_ldconfig_run(const struct alq_container *container, const char *conf)

@@ -16,9 +16,11 @@ struct alq_container;
  * environment and capabilities other than CAP_DAC_OVERRIDE, and not longer than 20 s. It is a copy
  * in memory: no process of the container can write to the host's file through /proc.
  *
- * What conf names has passed alq_conf_check. A descriptor of the cache; -ENOENT: the host has no
- * ldconfig; -ENOEXEC: it has, but one that would need the container's loader; those two, and
- * another -errno after a report: there is no cache.
+ * Devices cannot be opened there (Linux 5.12), and a FIFO holds it for two seconds (child.h).
+ *
+ * A descriptor of the cache; -ENOENT: the host has no ldconfig; -ENOEXEC: it has, but one that
+ * would need the container's loader; those two, and another -errno after a report: there is no
+ * cache.
  */
 int alq_ldconfig_run(const struct alq_container *container, const char *conf);
 

@@ -131,6 +131,14 @@ static inline int alq_sys_move_mount(int mount, int target)
                              MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH, 0);
 }
 
+/* What is below the mount, too, shows no devices from now on. */
+static inline int alq_sys_mount_nodev(int mount)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NODEV};
+    return (int)alq_syscall6(__NR_mount_setattr, mount, (long)"", AT_EMPTY_PATH | AT_RECURSIVE,
+                             (long)&attr, sizeof(attr), 0);
+}
+
 static inline int alq_sys_unshare(unsigned long flags)
 {
     return (int)alq_syscall6(__NR_unshare, (long)flags, 0, 0, 0, 0, 0);
@@ -157,10 +165,28 @@ static inline int alq_sys_prctl(int option, unsigned long value)
     return (int)alq_syscall6(__NR_prctl, option, (long)value, 0, 0, 0, 0);
 }
 
-/* fork(2): a child with a copy of this process, whose end is told by SIGCHLD. */
-static inline int alq_sys_fork(void)
+/* fork(2): a child with a copy of this process, whose end is told by SIGCHLD; *pidfd is its own. */
+static inline int alq_sys_fork(int *pidfd)
 {
-    return (int)alq_syscall6(__NR_clone, 17, 0, 0, 0, 0, 0);
+    return (int)alq_syscall6(__NR_clone, CLONE_PIDFD | 17, 0, (long)pidfd, 0, 0, 0);
+}
+
+static inline int alq_sys_kill(int pid, int number)
+{
+    return (int)alq_syscall6(__NR_kill, pid, number, 0, 0, 0, 0);
+}
+
+/* Whether fd can be read, or a process has ended, within that time. */
+static inline int alq_sys_poll_in(int fd, int64_t wait_ns)
+{
+    struct {
+        int fd;
+        short events, revents;
+    } poll = {fd, 1, 0};
+    struct {
+        int64_t s, ns;
+    } wait = {0, wait_ns};
+    return (int)alq_syscall6(__NR_ppoll, (long)&poll, 1, (long)&wait, 0, 0, 0);
 }
 
 static inline int alq_sys_wait(int pid, int *status)

@@ -138,6 +138,36 @@ class Specs(SharedDaemon):
             self.assertIn(word, got.stdout)
 
 
+class Doctor(unittest.TestCase):
+    def finding(self, level):
+        """The one about the driver, once it has that level: the answer to kubelet may be out before it."""
+        def look():
+            done = subprocess.run([BUILD / "src/cli/aliquot", "doctor", "--output=json", "--socket", self.world.path("run", "aliquotd.sock")],
+                                  capture_output=True, text=True, check=False)
+            finding = next(f for f in json.loads(done.stdout)["findings"] if f["id"] == "cdi.driver")
+            return finding if finding["level"] == level else None
+        return daemon_world.wait_for(f"a finding of level {level}", look)["text"]
+
+    def test_it_says_how_the_last_scan_ended(self):
+        self.world = World()
+        self.addCleanup(self.world.close)
+        self.world.start(allow_non_tmpfs="true")
+        peer = self.world.peer()
+        self.addCleanup(peer.close)
+        self.assertIn("no claim has needed them", self.finding("ok"))
+        claims = [self.world.claim(name, [result(cores="10")]) for name in ("a", "b")]
+        self.assertEqual(peer.prepare(claims[0])[claims[0][2]].error, "")
+        self.assertRegex(self.finding("ok"), rf"^driver 550\S* below {self.world.driver_root}: \d+ files and \d+ control nodes")
+        os.rename(self.world.driver_root, self.world.path("away"))
+        error = peer.prepare(claims[1])[claims[1][2]].error
+        self.assertIn(self.world.driver_root, error)
+        self.assertIn(self.world.driver_root, self.finding("error"))
+        self.assertEqual(len(os.listdir(self.world.path("cdi"))), 1, "a spec of half a driver")
+        os.rename(self.world.path("away"), self.world.driver_root)
+        self.assertEqual(peer.prepare(claims[1])[claims[1][2]].error, "")
+        self.finding("ok")
+
+
 class Page(unittest.TestCase):
     def test_the_table_is_that_of_the_code(self):
         rows = re.findall(r'^    \{"([a-z-]+)", ALQ_INJECT_\w+, ([01])\},$', (REPO / "src/daemon/cdi/inject.c").read_text(), re.M)

@@ -57,9 +57,9 @@ int main(int argc, char **argv, char **envp)
     syscall(SYS_capget, &header, caps);
     for (int i = 0; i < argc; i++)
         fprintf(seen, "%s ", argv[i]);
-    fprintf(seen, "environment:%d descriptors:%d no_new_privs:%d capabilities:%x proc:%d", variables, descriptors,
+    fprintf(seen, "environment:%d descriptors:%d no_new_privs:%d capabilities:%x proc:%d devices:%d", variables, descriptors,
             prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), caps[0].permitted | caps[0].effective | caps[1].permitted,
-            !access("/proc/self", F_OK) || !access("/proc/1", F_OK));
+            !access("/proc/self", F_OK) || !access("/proc/1", F_OK), open("/null", O_RDONLY) >= 0);
     return fclose(seen);
 }
 """
@@ -289,12 +289,13 @@ class Roots(unittest.TestCase):
         """A program in the place of the host's ldconfig writes down what it finds."""
         fake = self.top / "sbin"
         self.fake_ldconfig(fake / "ldconfig")
+        os.mknod(self.root / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
         env = [f"LD_PRELOAD={self.root}/x.so", f"LD_LIBRARY_PATH={self.root}", f"PATH={self.root}", "GLIBC_TUNABLES=x=y"]
         self.hook("update-ldcache", "--folder", LIB, "/opt/b", prefix=["/usr/bin/env", "-i", *env],
                   before=f"mount --bind /proc {self.root}/proc; mount --bind {fake} /usr/sbin")
         self.assertEqual((self.root / "seen").read_text().split(),
                          ["ldconfig", "-C", "/proc/ld.so.cache", "-f", "/proc/ld.so.conf",
-                          "environment:0", "descriptors:3", "no_new_privs:1", "capabilities:2", "proc:0"])
+                          "environment:0", "descriptors:3", "no_new_privs:1", "capabilities:2", "proc:0", "devices:0"])
 
     # ---- roots that mean harm
 
@@ -361,40 +362,16 @@ class Roots(unittest.TestCase):
                     if moved.exists():
                         os.rename(moved, path)
 
-    def test_includes_that_name_no_file_are_refused_before_ldconfig_opens_them(self):
-        """A FIFO would hold it, a device node be opened: named, by a pattern, by an included file, behind a link."""
-        conf = self.root / "etc/ld.so.conf"
-        bad = self.root / "etc/ld.so.conf.d/b-bad.conf"
-        (self.root / "opt/x").mkdir(parents=True)
-        (self.root / "opt/x/more.conf").write_text("# fine\n\t include\tld.so.conf.d/none /opt/b*.conf\n")
-        os.symlink("../etc/ld.so.conf.d/b-bad.conf", self.root / "opt/bad.conf")
-        texts = ("include /etc/ld.so.conf.d/b-bad.conf", "include ld.so.conf.d/*.conf", "/opt\ninclude /none /etc/ld.so.conf.d/b-[a-c]*.conf # x",
-                 "include /opt/x/more.conf")
-        for kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
-            os.mknod(bad, kind | 0o666, os.makedev(4095, 1))
-            for text in texts:
-                with self.subTest(text, kind=kind):
-                    conf.write_text(text)
-                    self.assertRegex(self.hook("update-ldcache", "--folder", LIB),
-                                     r"bad.conf: neither file nor directory; links by SONAME instead\n")
-                    self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
-                    os.unlink(self.root / LIB[1:] / "libjansson.so.4")
-            conf.write_text("include /opt/x/*.none\n#include /etc/ld.so.conf.d/b-bad.conf\nincluded /etc/ld.so.conf.d/b-bad.conf\n")
-            self.assertNotIn("bad.conf: neither", self.hook("update-ldcache", "--folder", LIB))
-            self.assertIn("libjansson.so.4", self.cached())
-            os.unlink(self.root / LIB[1:] / "libjansson.so.4")
-            bad.unlink()
-
-    def test_configurations_without_end_are_refused(self):
-        conf = self.root / "etc/ld.so.conf"
-        for i in range(40):
-            (self.root / f"etc/ld.so.conf.d/{i}.conf").write_text("include *.conf\n")
-        for text in ("include /etc/ld.so.conf\n", "include ld.so.conf.d/*.conf\n", "include /*/x.conf\n", "include /" + 2500 * "x/" + "\n",
-                     "#" * (1 << 17)):
-            with self.subTest(text[:30]):
-                conf.write_text(text)
-                self.assertIn("links by SONAME instead", self.hook("update-ldcache", "--folder", LIB))
-                self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+    def test_fifos_that_ldconfig_opens_hold_it_for_seconds(self):
+        """In an include, and behind a link in a folder of libraries; ldconfig itself would wait for ever."""
+        os.mkfifo(self.root / "etc/ld.so.conf.d/b.conf")
+        os.mkfifo(self.root / "etc/fifo")
+        said = "aliquot-hook: ldconfig: held up by what is no file; links by SONAME instead\n"
+        self.assertEqual(self.hook("update-ldcache", "--folder", LIB), said)
+        self.assertEqual(self.links(), {"libjansson.so.4": SOURCE.name})
+        os.unlink(self.root / "etc/ld.so.conf.d/b.conf")
+        os.symlink("/etc/fifo", self.root / LIB[1:] / "libx.so.1")
+        self.assertEqual(self.hook("update-ldcache", "--folder", LIB), said)
 
     def test_kernel_that_refuses_what_ldconfig_needs_is_named(self):
         """Executable memory (vm.memfd_noexec), running it (a filter, a security module), a tmpfs (Linux before 5.2)."""

@@ -75,6 +75,9 @@ static int driver_get(struct alq_files *files, struct driver **out, struct alq_e
         driver->refs++;
     pthread_mutex_unlock(&files->lock);
     if (driver && alq_driver_files_is_current(files->cfg, driver->found)) {
+        pthread_mutex_lock(&files->lock);
+        files->scanned = (struct alq_err)ALQ_ERR_INIT; /* it may have been away meanwhile */
+        pthread_mutex_unlock(&files->lock);
         *out = driver;
         return 0;
     }

@@ -6,6 +6,7 @@
 #include "cdi_world.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,41 @@ static void find_makes_nodes_and_links_beside_leftovers(void **state)
     assert_string_equal(target, "../nvidia0");
 }
 
+static void *find_often(void *arg)
+{
+    struct world *w = arg;
+    for (int i = 0; i < 200; i++) {
+        struct alq_driver_node node = {0};
+        struct alq_err err = ALQ_ERR_INIT;
+        if (alq_driver_node_find(&w->cfg, "nvidia-uvm", &node, &err))
+            return strdup(err.text);
+        alq_driver_node_clear(&node);
+    }
+    return NULL;
+}
+
+/* Workers, or daemons of two drivers. Nobody is refused, nothing is left but the node. */
+static void find_of_many_at_once_ends_with_one_node(void **state)
+{
+    struct world *w = world_with_devices(state, DEVICES, "");
+    pthread_t threads[4];
+    assert_int_equal(unlink(at(w, "dev/probe")), 0);
+    assert_int_equal(mknod(at(w, "dev/nvidia-uvm"), S_IFCHR | 0666, makedev(508, 0)), 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, find_often, w), 0);
+    for (size_t i = 0; i < 4; i++) {
+        void *error = NULL;
+        pthread_join(threads[i], &error);
+        if (error)
+            fail_msg("%s", (char *)error);
+    }
+    struct stat st;
+    assert_int_equal(stat(at(w, "dev/nvidia-uvm"), &st), 0);
+    assert_true(st.st_rdev == makedev(509, 0));
+    assert_int_equal(unlink(at(w, "dev/nvidia-uvm")), 0);
+    assert_int_equal(rmdir(at(w, "dev")), 0);
+}
+
 /* A runtime makes a directory where it is told to mount a node that is not there. */
 static void scan_leaves_out_what_is_no_node_unless_cuda_needs_it(void **state)
 {
@@ -364,6 +400,7 @@ int main(void)
         ROW(scan_makes_control_nodes_and_no_spec_without_them),
         ROW(find_replaces_a_node_of_numbers_that_the_driver_had_before),
         ROW(find_makes_nodes_and_links_beside_leftovers),
+        ROW(find_of_many_at_once_ends_with_one_node),
         ROW(scan_leaves_out_what_is_no_node_unless_cuda_needs_it),
         ROW(find_links_nodes_by_their_numbers),
         cmocka_unit_test(params_have_defaults_and_ignore_what_cannot_be_read),

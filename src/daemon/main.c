@@ -446,6 +446,11 @@ static void open_monitor(struct daemon *d, struct alq_err *err)
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
         alq_monitor_free(alq_steal(&d->monitor));
     }
+    if (d->monitor &&
+        alq_findings_register(alq_admin_findings(d->admin), alq_monitor_tell, d->monitor)) {
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        alq_monitor_free(alq_steal(&d->monitor));
+    }
 }
 
 static int open_parts(struct daemon *d, struct alq_err *err)

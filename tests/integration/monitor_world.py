@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import http.client
+import json
 import os
 import re
 import socket
@@ -50,6 +51,15 @@ def scrape(world, accept=""):
     text = answer.read().decode()
     connection.close()
     return text, answer.headers["Content-Type"]
+
+
+def findings(world):
+    """Ids of what the doctor says."""
+    connection = Unix(world.path("run/aliquotd.sock"))
+    connection.request("GET", "/v1/doctor")
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return {f["id"] for f in answer["findings"]}
 
 
 def parse(text):

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from daemon_world import UUIDS, World, need_daemon, result, wait_for  # noqa: E402
-from monitor_world import PodResources, Program, compile_client, figures, parse, scrape, settled, value  # noqa: E402
+from monitor_world import PodResources, Program, compile_client, figures, findings, parse, scrape, settled, value  # noqa: E402
 
 TIMEOUT_S = 200
 MIB, GIB = 1 << 20, 1 << 30
@@ -143,9 +143,11 @@ class Monitor(unittest.TestCase):
             settled(self.world, bad, "the flaw to be seen", lambda f: not f["usage_valid"])
             now = figures(self.world, good)
             self.assertEqual((now["usage_valid"], now["memory_counted_bytes"]), (1, GIB))
+            self.assertIn("monitor.usage-damaged", findings(self.world))
             with open(usage, "r+b") as file:
                 file.write(whole)
             settled(self.world, bad, "the figures to be back", lambda f: f["usage_valid"])
+            self.assertNotIn("monitor.usage-damaged", findings(self.world))
 
         deface(lambda file: file.write(b"\xff" * 4096))  # what else can be wrong: tests/unit/daemon/test_monitor.c
         with open(usage, "ab") as file:

@@ -32,7 +32,7 @@ static void set_timer(struct alq_monitor *m, int64_t at_ns)
     m->parts.clock.timer_set(m->timer, at_ns);
 }
 
-static void refresh(struct alq_monitor *m)
+void alq_monitor_refresh(struct alq_monitor *m)
 {
     if (!m->is_stale)
         return;
@@ -49,7 +49,7 @@ static void refresh(struct alq_monitor *m)
 
 static void pause(struct alq_monitor *m, int64_t until_ns)
 {
-    refresh(m);
+    alq_monitor_refresh(m);
     m->step = m->shares.count ? ALQ_MONITOR_PAUSE : ALQ_MONITOR_IDLE;
     set_timer(m, m->shares.count ? until_ns : ALQ_NEVER);
 }
@@ -86,6 +86,7 @@ static void on_round(struct alq_job *job)
     struct alq_round *r = (struct alq_round *)job;
     struct alq_monitor *m = r->arg;
     m->round = NULL;
+    alq_monitor_note(m, r);
     install(m, r);
     alq_round_free(r);
     pause(m, m->last_ns + ROUND_NS);
@@ -135,7 +136,7 @@ static void run_before(struct alq_job *job)
 
 static void begin(struct alq_monitor *m)
 {
-    refresh(m);
+    alq_monitor_refresh(m);
     struct alq_round *r = alq_round_new((uint32_t)m->shares.count);
     if (!r) {
         alq_error(NULL, "out of memory for a round over %zu shares", m->shares.count);
@@ -257,7 +258,7 @@ static void on_metrics(void *arg, struct alq_http_call *call,
     struct alq_monitor *m = arg;
     enum alq_metrics_format format = alq_metrics_accept(request->accept);
     size_t len = 0;
-    refresh(m);
+    alq_monitor_refresh(m);
     read_wall_clock(m);
     if (m->prepare)
         alq_metric_set(ALQ_METRIC_PREPARED_CLAIMS, alq_prepare_count(m->prepare), NULL, NULL);

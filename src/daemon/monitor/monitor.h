@@ -14,6 +14,7 @@
 #include "daemon/domain.h"
 #include "daemon/nvml/nvml.h"
 
+struct alq_findings;
 struct alq_http;
 struct alq_monitor;
 struct alq_prepare;
@@ -52,6 +53,9 @@ const struct alq_usage *alq_monitor_usage(const struct alq_monitor *monitor, con
 /* Who uses shares (pod and container labels). */
 void alq_monitor_set_users(struct alq_monitor *monitor, const struct alq_share_user *users,
                            size_t count);
+
+/* A source of findings; monitor is its arg. */
+void alq_monitor_tell(void *monitor, struct alq_findings *findings);
 
 /* Serves /metrics. -1: out of memory. */
 int alq_monitor_serve(struct alq_monitor *monitor, struct alq_http *http);

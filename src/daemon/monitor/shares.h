@@ -23,6 +23,7 @@ struct alq_watched {
     char *pod, *container;              /* owned; NULL: nobody, or several that differ */
     const char *labels;                 /* those of a share's metrics, between label and unlabel */
     uint32_t fixed;                     /* bytes of labels before pod and container */
+    unsigned unseen; /* rounds in a row in which NVML listed none of its processes */
     struct alq_figures f;
     struct alq_lend lend;
 };

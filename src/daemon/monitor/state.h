@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What monitor.c (when) and collect.c (what is shown) share; nobody else includes it. Loop thread
- * only.
+ * What monitor.c (when), collect.c (what is shown) and doctor.c (what is wrong) share; nobody else
+ * includes it. Loop thread only.
  */
 #ifndef ALQ_DAEMON_MONITOR_STATE_H
 #define ALQ_DAEMON_MONITOR_STATE_H
@@ -33,14 +33,23 @@ struct alq_monitor {
     struct alq_gpu_list gpus;    /* owned */
     struct alq_round_gpu *loads; /* owned; of the last sample */
     uint32_t load_count;
-    int64_t boot_to_unix_ns; /* added to CLOCK_BOOTTIME */
-    int64_t boot_ns;         /* CLOCK_BOOTTIME of the page that is being made */
-    int64_t users_ns;        /* when the users of shares are to be asked for */
-    int64_t users_wait_ns;   /* and how long after that again */
+    unsigned missed;           /* rounds in a row without a sample */
+    int is_blind;              /* mounts cannot be read, as of the last round */
+    char mute[ALQ_UUID_BYTES]; /* a GPU whose processes' memory NVML does not tell; "" none */
+    int64_t boot_to_unix_ns;   /* added to CLOCK_BOOTTIME */
+    int64_t boot_ns;           /* CLOCK_BOOTTIME of the page that is being made */
+    int64_t users_ns;          /* when the users of shares are to be asked for */
+    int64_t users_wait_ns;     /* and how long after that again */
 };
 
 /* What NVML said last of a GPU; all zero before it did. */
 const struct alq_round_gpu *alq_monitor_load(const struct alq_monitor *monitor, const char *uuid);
+
+/* Brings the table of shares up to date with the promises. */
+void alq_monitor_refresh(struct alq_monitor *monitor);
+
+/* doctor.c: a round that has ended, before what it brought is given away. */
+void alq_monitor_note(struct alq_monitor *monitor, const struct alq_round *round);
 
 /* Collectors of the scopes SHARE and GPU; arg is the monitor. */
 void alq_collect_share(void *monitor, enum alq_metric_id id, struct alq_metrics_text *text);

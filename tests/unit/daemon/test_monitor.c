@@ -257,6 +257,42 @@ static void assert_flawed(const struct share *s, const char *flaw)
     assert_int_equal(usage.counters.launches, 0);
 }
 
+/* Another description's lock, which the kernel has to pass by at each question. */
+static int flood(const struct share *s, off_t begin, unsigned count)
+{
+    int fd = openat(s->dir, "usage", O_RDWR);
+    assert_true(fd >= 0);
+    for (unsigned i = 0; i < count; i++) {
+        struct flock lock = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = begin + 2 * (off_t)i, .l_len = 1};
+        assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    }
+    return fd;
+}
+
+static void usage_read_of_a_flood_of_locks_gives_up_in_time(void **state)
+{
+    const uint32_t high = ALQ_SLOTS;
+    const struct share *s = *state;
+    struct alq_usage usage;
+    pwrite(s->fd, &high, sizeof(high), offsetof(struct alq_usage_header, slot_high));
+    int slots = flood(s, 0, ALQ_SLOTS / 2); /* every other slot is alive */
+    alq_usage_read(s->dir, &usage);
+    assert_null(usage.flaw);
+    assert_int_equal(usage.processes, ALQ_SLOTS / 2);
+    close(slots);
+    int behind = flood(s, 2 * ALQ_SLOTS, 4096);
+    slots = flood(s, 0, ALQ_SLOTS / 2);
+    alq_usage_read(s->dir, &usage);
+    assert_string_equal(usage.flaw, "too many locks");
+    assert_true(usage.is_slow);
+    assert_int_equal(usage.processes, 0);
+    close(slots);
+    close(behind);
+    alq_usage_read(s->dir, &usage);
+    assert_null(usage.flaw);
+}
+
 static void usage_read_numbers_out_of_range_give_no_figures(void **state)
 {
     const struct share *s = *state;
@@ -517,6 +553,7 @@ int main(void)
         cmocka_unit_test(correct_time_has_a_floor),
         SHARE_TEST(usage_read_sums_living_slots_alone),
         SHARE_TEST(usage_read_lock_over_everything_is_all_slots),
+        SHARE_TEST(usage_read_of_a_flood_of_locks_gives_up_in_time),
         SHARE_TEST(usage_read_numbers_out_of_range_give_no_figures),
         SHARE_TEST(usage_read_every_defaced_header_field_gives_no_figures),
         SHARE_TEST(usage_read_truncated_file_gives_no_figures),

@@ -120,11 +120,6 @@ static void correct(struct world_share *share, bool is_contended)
                                     ROUND_NS / 100 * share->sm_pct, charged - share->charged_ns);
     uint32_t far =
         ppm > share->correction_ppm ? ppm - share->correction_ppm : share->correction_ppm - ppm;
-    if (getenv("TRACE"))
-        fprintf(stderr, "%p t=%llu nvml=%u charged=%.1f ppm=%u->%u cont=%d busy=%.3f\n",
-                (void *)share, (unsigned long long)(w.now_ns / SEC - 1000), share->sm_pct,
-                (double)(charged - share->charged_ns) * 1e-7, share->correction_ppm, ppm,
-                is_contended, (double)world_share_busy_ns(share) * 1e-9);
     share->charged_ns = charged;
     if (far == 0 || (ppm != ALQ_TIME_CORRECTION_ONE && far < ALQ_TIME_CORRECTION_STEP_PPM))
         return;

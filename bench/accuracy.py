@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """make accuracy: runs every cell of the accuracy matrix (build/bench/accuracy, virtual time), a process per cell and
 processor, puts the worst figures (gate.*) into build/bench/results.json and all of them into build/bench/accuracy.json, and
-writes the table in docs/benchmarks.md and the plot docs/accuracy.svg.
+writes the table in docs/benchmarks.md and the plot docs/accuracy.svg. Then twelve cells run in real processes and real time,
+one by one, and with PEER_LIBVGPU=path a peer's library beside ours.
 
 A figure over its bound is marked and the cell named; it is no error. Exit status is non-zero when a cell fails to run."""
 
@@ -14,6 +15,8 @@ import pathlib
 import subprocess
 import sys
 import time
+
+import accuracy_real
 
 REPO = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
@@ -128,12 +131,15 @@ def plot(cells):
     return "\n".join(out + ["</svg>", ""])
 
 
-def write_page(cells, seconds):
+def write_page(cells, seconds, real, peer):
     before, rest = PAGE.read_text().split(BEGIN)
     after = rest.split(END)[1]
     text = ["", "", f"Command: `make accuracy`, {len(cells)} cells, {seconds:.0f} s on {os.cpu_count()} processors.", "", "![errors](accuracy.svg)", ""]
     text += ["    " + line for line in figures_table(cells)] + [""]
     text += ["    " + line for line in cells_table(cells)] + [""]
+    text += ["Twelve cells in real processes and real time on the simulated driver, limits from HAMi-core's environment and no daemon; "
+             f"peer: {'HAMi-core' if peer else 'none'}.", ""]
+    text += ["    " + line for line in columns(real, (0,))] + [""]
     PAGE.write_text(before + BEGIN + "\n".join(text) + END + after)
     PLOT.write_text(plot(cells))
 
@@ -141,15 +147,22 @@ def write_page(cells, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", metavar="TEXT", help="only cells whose name holds TEXT; nothing is written then")
+    parser.add_argument("--seconds", type=float, default=10, help="of each cell in real time")
     args = parser.parse_args()
+    peer = os.environ.get("PEER_LIBVGPU")
+    if peer and not os.path.isfile(peer):
+        parser.error(f"{peer}: no such library; PEER_LIBVGPU is the path of another preload library, or is not set")
     names = subprocess.run([PROGRAM], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     begin = time.monotonic()
     cells, failed = run_cells([name for name in names if not args.k or args.k in name])
     if cells:
         print("\n".join(cells_table(cells) + [""] + figures_table(cells)))
         if not args.k and not failed:
+            seconds = time.monotonic() - begin
             write_results(cells)
-            write_page(cells, time.monotonic() - begin)
+            real = list(accuracy_real.rows(BUILD, peer, args.seconds))
+            print("\n".join([""] + columns(real, (0,))))
+            write_page(cells, seconds, real, peer)
     for sentence in failed:
         print(f"FAILED {sentence}")
     if not cells and not failed:

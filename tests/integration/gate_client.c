@@ -4,7 +4,7 @@
  * eager or as graphs of four, or fills memory for about as long each, over one or more streams, and
  * waits for its streams after every so many launches.
  *
- *   gate_client SECONDS MICROSECONDS eager|graph|fill STREAMS SYNC_EVERY
+ *   gate_client SECONDS MICROSECONDS eager|graph|fill STREAMS SYNC_EVERY [BLOCKS]
  *
  * Prints "ready" when its context is there, starts at a line on stdin, and ends with the number of
  * launches.
@@ -53,10 +53,11 @@ int main(int argc, char **argv)
     void *params[] = {&us};
     char line[16];
 
-    if (argc != 6 || atoi(argv[4]) < 1 || atoi(argv[4]) > STREAMS_MAX)
+    if (argc < 6 || argc > 7 || atoi(argv[4]) < 1 || atoi(argv[4]) > STREAMS_MAX)
         return 2;
     us = strtoull(argv[2], NULL, 10);
     int stream_count = atoi(argv[4]), sync_every = atoi(argv[5]);
+    unsigned int blocks = argc > 6 ? (unsigned int)atoi(argv[6]) : 1;
     NEED(cuInit(0));
     NEED(cuCtxCreate_v2(&context, 0, 0));
     NEED(cuModuleLoadData(&module, ptx));
@@ -67,7 +68,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[3], "graph")) {
         NEED(cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
         for (int i = 0; i < GRAPH_KERNELS; i++)
-            NEED(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, streams[0], params, NULL));
+            NEED(cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, 0, streams[0], params, NULL));
         NEED(cuStreamEndCapture(streams[0], &graph));
         NEED(cuGraphInstantiateWithFlags(&exec, graph, 0));
     }
@@ -85,7 +86,7 @@ int main(int argc, char **argv)
         else if (area)
             NEED(cuMemsetD8Async(area, 0, us * FILL_BYTES_PER_US, stream));
         else
-            NEED(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+            NEED(cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, params, NULL));
         if (++launches % (uint64_t)sync_every == 0)
             NEED(cuStreamSynchronize(stream));
     }

@@ -194,11 +194,12 @@ static int open_regular(const char *path, int flags, struct stat *st, int *out, 
     return 0;
 }
 
-int alq_file_read(const char *path, size_t max_bytes, char **data, size_t *len, struct alq_err *err)
+static int read_whole(const char *path, int flags, size_t max_bytes, char **data, size_t *len,
+                      struct alq_err *err)
 {
     alq_auto_close int fd = -1;
     struct stat st;
-    int rc = open_regular(path, O_NOFOLLOW, &st, &fd, err);
+    int rc = open_regular(path, flags, &st, &fd, err);
     if (rc < 0)
         return rc;
 
@@ -233,6 +234,17 @@ int alq_file_read(const char *path, size_t max_bytes, char **data, size_t *len, 
     *data = alq_steal(&buf);
     *len = used;
     return 0;
+}
+
+int alq_file_read(const char *path, size_t max_bytes, char **data, size_t *len, struct alq_err *err)
+{
+    return read_whole(path, O_NOFOLLOW, max_bytes, data, len, err);
+}
+
+int alq_file_read_target(const char *path, size_t max_bytes, char **data, size_t *len,
+                         struct alq_err *err)
+{
+    return read_whole(path, 0, max_bytes, data, len, err);
 }
 
 /* mkdir, then the part of the mode that the umask took away (none of it in a daemon, which a kill

@@ -24,6 +24,11 @@ int alq_file_write_atomic(const char *path, const void *data, size_t len, mode_t
 int alq_file_read(const char *path, size_t max_bytes, char **data, size_t *len,
                   struct alq_err *err);
 
+/* The same of what path leads to: for files that an administrator names, as a ConfigMap's are links
+ * into a directory that is exchanged as a whole. */
+int alq_file_read_target(const char *path, size_t max_bytes, char **data, size_t *len,
+                         struct alq_err *err);
+
 /* mkdir -p: parents with mode 0755, the last one with exactly mode. An existing directory is left
  * as it is. */
 int alq_file_mkdirs(const char *path, mode_t mode, struct alq_err *err);

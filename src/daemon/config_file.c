@@ -97,7 +97,7 @@ int alq_config_file_load(struct alq_config *cfg, const char *path, struct alq_er
 {
     alq_auto_free char *data = NULL;
     size_t len = 0;
-    int rc = alq_file_read(path, FILE_MAX_BYTES, &data, &len, err);
+    int rc = alq_file_read_target(path, FILE_MAX_BYTES, &data, &len, err);
     if (rc)
         return rc;
     alq_auto_json json_t *root = NULL;

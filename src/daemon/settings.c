@@ -377,7 +377,9 @@ int alq_setting_set_json(struct alq_config *cfg, const struct alq_setting *s, co
     return alq_err_set(err, ALQ_EINVAL, "%s: %s", name,
                        s->kind == ALQ_SETTING_BOOL   ? "neither true nor false"
                        : s->kind == ALQ_SETTING_LIST ? "not a list of strings"
-                                                     : "not a string");
+                       : s->kind == ALQ_SETTING_BYTES || s->kind == ALQ_SETTING_SECONDS
+                           ? "neither a string nor a whole number"
+                           : "not a string");
 }
 
 /* ---- two configurations -----------------------------------------------------------------------

@@ -64,7 +64,7 @@ static json_t *scalar_value(const yaml_node_t *node)
     const char *text = (const char *)node->data.scalar.value;
     size_t len = node->data.scalar.length;
 
-    if (node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && strlen(text) == len) {
+    if (node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
         if (is_one_of(text, nulls))
             return json_null();
         if (is_one_of(text, trues))
@@ -137,6 +137,8 @@ static int convert(struct walk *w, int index, unsigned depth, json_t **value, st
         return fail_at(w, node, err, "too many values");
     switch (node->type) {
     case YAML_SCALAR_NODE:
+        if (memchr(node->data.scalar.value, '\0', node->data.scalar.length))
+            return fail_at(w, node, err, "a value holds a NUL byte");
         *value = scalar_value(node);
         return *value ? 0 : fail_at(w, node, err, "not valid UTF-8");
     case YAML_SEQUENCE_NODE:

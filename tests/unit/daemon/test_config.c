@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -115,6 +116,39 @@ static void load_prefers_flags_to_the_file_to_defaults(void **state)
     alq_config_free(&cfg);
 }
 
+/* A ConfigMap's file is a link through ..data, which is exchanged. */
+static void load_takes_a_file_behind_links(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/alq-config-XXXXXX", data[64], file[64], link[64], flag[80];
+    struct alq_config cfg;
+    assert_non_null(mkdtemp(dir));
+    snprintf(data, sizeof(data), "%s/..data", dir);
+    snprintf(file, sizeof(file), "%s/aliquotd.yaml", dir);
+    snprintf(flag, sizeof(flag), "--config=%s", file);
+    assert_int_equal(symlink("..data/aliquotd.yaml", file), 0);
+    for (int i = 0; i < 2; i++) {
+        char version[64], target[80], text[32];
+        snprintf(version, sizeof(version), "%s/v%d", dir, i);
+        snprintf(target, sizeof(target), "%s/aliquotd.yaml", version);
+        snprintf(link, sizeof(link), "%s/..data_tmp", dir);
+        int len = snprintf(text, sizeof(text), "nodeName: node-%d\n", i);
+        assert_int_equal(mkdir(version, 0700), 0);
+        assert_int_equal(alq_file_write_atomic(target, text, (size_t)len, 0600, 0, NULL), 0);
+        assert_int_equal(symlink(version, link), 0);
+        assert_int_equal(rename(link, data), 0);
+        assert_int_equal(load(&cfg, NULL, flag, NULL), 0);
+        assert_int_equal(cfg.node_name[5], '0' + i);
+        alq_config_free(&cfg);
+        assert_int_equal(unlink(target), 0);
+        assert_int_equal(rmdir(version), 0);
+    }
+    refused(flag, "No such file");
+    unlink(file);
+    unlink(data);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void load_refuses_what_it_does_not_understand(void **state)
 {
     (void)state;
@@ -148,6 +182,8 @@ static void load_refuses_what_it_does_not_understand(void **state)
     }
     refused(yaml("metricsAddress: \"localhost:9487\"\n"), "not a numeric address");
     refused(yaml("nodeName: [x]\n"), "nodeName");
+    refused(yaml("startSpread: 5.5\n"), "startSpread: neither a string nor a whole number");
+    refused(yaml("nodeName: \"a\\0b\"\n"), "NUL");
     refused(yaml("- x\n"), "not a mapping");
     refused(yaml("extraMounts: {}\n"), "extraMounts");
     refused(yaml("extraMounts: [{hostPath: /a}]\n"), "containerPath");
@@ -249,6 +285,7 @@ int main(void)
         cmocka_unit_test(pod_uid_comes_from_the_flag_or_the_environment),
         cmocka_unit_test(load_without_flags_gives_the_documented_defaults),
         cmocka_unit_test(load_prefers_flags_to_the_file_to_defaults),
+        cmocka_unit_test(load_takes_a_file_behind_links),
         cmocka_unit_test(load_refuses_what_it_does_not_understand),
         cmocka_unit_test(load_sees_help_and_version_first),
         cmocka_unit_test(load_takes_the_environment_between_file_and_flags),

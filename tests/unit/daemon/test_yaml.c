@@ -54,7 +54,8 @@ static void parse_of_a_mistake_names_its_place(void **state)
         {"a: 1\n--- \nb: 2\n", "more than one document"},
         {"[a]: 1\n", "a key must be a plain word"},
         {"a: *none\n", "test: line"},
-        {"a: \"\\0\"\n\"a\\0b\": 1\n", "NUL"},
+        {"a: \"\\0\"\n", "a value holds a NUL"},
+        {"\"a\\0b\": 1\n", "a key holds a NUL"},
         {"a: \xff\n", "test: "},
         {"a: &x [*x]\n", "nested too deeply"},
     };

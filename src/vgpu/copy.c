@@ -60,7 +60,8 @@ static bool is_within(struct end to, struct end from)
                          from.type == CU_MEMORYTYPE_ARRAY ? 0 : from.address);
 }
 
-/* False: nobody asks what is copied. What cannot be told is, so that `work` gives the error. */
+/* False: nobody asks, or reads, what is copied. What cannot be told is, so that `work` gives the
+ * error. */
 static bool is_gated(void)
 {
     struct alq_dev *dev = NULL;
@@ -274,6 +275,8 @@ static uint64_t boxes_bytes(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
 static uint64_t unpacked_bytes(const CUmemDecompressParams *list, size_t count)
 {
     uint64_t bytes = 0;
+    if (!is_gated())
+        return 0;
     for (size_t i = 0; list && i < count; i++)
         bytes = sum(bytes, list[i].dstNumBytes ? list[i].dstNumBytes : list[i].srcNumBytes);
     return bytes;

@@ -7,6 +7,7 @@ usage: tools/share_abi.py >docs/share-abi.md"""
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,7 @@ def measure(structs):
     with tempfile.TemporaryDirectory(prefix="alq-abi-") as folder:
         source = pathlib.Path(folder, "abi.c")
         source.write_text(program)
-        subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu17", "-I", REPO / "include", "-o", source.with_suffix(""), source],
+        subprocess.run([*shlex.split(os.environ.get("CC", "gcc")), "-std=gnu17", "-I", REPO / "include", "-o", source.with_suffix(""), source],
                        check=True)
         output = subprocess.run([source.with_suffix("")], check=True, stdout=subprocess.PIPE, text=True).stdout
     sizes = {}

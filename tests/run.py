@@ -223,8 +223,8 @@ def flatten(suite):
             yield item
 
 
-def child(path, pattern):
-    """Runs the tests of one module whose id holds the pattern."""
+def child(path, patterns):
+    """Runs the tests of one module whose id holds one of the patterns."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that tearDown and cleanups run
     path = pathlib.Path(path)
     sys.path.insert(0, str(path.parent))
@@ -241,8 +241,8 @@ def child(path, pattern):
         traceback.print_exc()
         return 1
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromModule(module)))
-    if pattern and not names(pattern, suite_name(path)):
-        tests = [t for t in tests if pattern in t.id()]
+    if patterns and not names(patterns, suite_name(path)):
+        tests = [t for t in tests if any(p in t.id() for p in patterns)]
         if not tests:
             pathlib.Path(os.environ["ALIQUOT_TEST_RESULTS"]).write_text(NONE_MATCHES + "\n")
             return 0
@@ -259,9 +259,9 @@ def child(path, pattern):
 # ---- finding the suites ----
 
 
-def names(pattern, name):
+def names(patterns, name):
     """test_sim names the suite integration/sim as well as any test of that name."""
-    return pattern in name or pattern.removeprefix("test_") in name
+    return any(p in name or p.removeprefix("test_") in name for p in patterns)
 
 
 def suite_name(path):
@@ -277,15 +277,15 @@ def unit_suites(build):
         yield Suite("unit/" + name, test["cmd"], test["timeout"], test["env"], test["workdir"] or REPO)
 
 
-def python_suites(build, pattern):
+def python_suites(build, patterns):
     for path in sorted(TESTS.glob("**/test_*.py")):
         source = path.read_text()
         match = re.search(r"^TIMEOUT_S = (\d+)$", source, re.M)
         name = suite_name(path)
-        if pattern and not names(pattern, name) and pattern not in source:
+        if patterns and not names(patterns, name) and not any(p in source for p in patterns):
             continue
         command = ["/usr/bin/python3", "-u", str(TESTS / "run.py"), "--child", str(path)]
-        suite = Suite(name, command + (["-k", pattern] if pattern else []),
+        suite = Suite(name, command + [word for p in patterns for word in ("-k", p)],
                       int(match.group(1)) if match else PYTHON_TIMEOUT_S,
                       {"ALIQUOT_BUILD": str(build), "PYTHONDONTWRITEBYTECODE": "1"})
         suite.is_python = True
@@ -329,7 +329,8 @@ def report_end(suites):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("ALIQUOT_BUILD", "build"), help="build directory")
-    parser.add_argument("-k", metavar="PATTERN", help="only suites, or tests of Python suites, whose name holds this")
+    parser.add_argument("-k", metavar="PATTERN", action="append", default=[],
+                        help="only suites, or tests of Python suites, whose name holds this; may be repeated")
     parser.add_argument("--suite", metavar="PREFIX", action="append",
                         help="only suites whose name begins so: unit, unit/base, integration/load; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the suites and stop")

@@ -91,7 +91,8 @@ const struct alq_setting alq_settings[] = {
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         "the kubelet's, asked for the pods and containers of shares (labels of metrics)"),
     ROW("admin-group", TEXT, admin_group, "aliquot",
-        "group that may read the admin socket <run dir>/aliquotd.sock; a name or a number"),
+        "group that may read the admin socket <run dir>/aliquotd.sock; a name of /etc/group or a "
+        "number"),
     CHOICE("log-level", levels, 1, log_level, "info", "error, warn, info or debug"),
     CHOICE("log-format", formats, 0, log_format, "text", "text or json"),
     ROW("allow-non-tmpfs", BOOL, is_non_tmpfs_allowed, "false",

@@ -132,8 +132,13 @@ static int by_minor(const void *a, const void *b)
 /* The GPUs that the child was told to let be. */
 static void add_skipped(const struct alq_nvml *n, struct alq_nvml_reading *reading)
 {
+    size_t skipped = 0;
+    for (uint32_t i = 0; i < ALQ_NVML_GPUS_MAX; i++)
+        skipped += n->skips[i].until_ms != 0;
+    if (!skipped)
+        return;
     struct alq_gpu *gpus =
-        realloc(reading->list.gpus, (reading->list.count + ALQ_NVML_GPUS_MAX) * sizeof(*gpus));
+        realloc(reading->list.gpus, (reading->list.count + skipped) * sizeof(*gpus));
     if (!gpus)
         return;
     reading->list.gpus = gpus;
@@ -149,12 +154,13 @@ static void add_skipped(const struct alq_nvml *n, struct alq_nvml_reading *readi
                      "NVML hangs on it; see the kernel's log, reset it or reboot the node");
         }
     }
-    qsort(gpus, reading->list.count, sizeof(*gpus), by_minor);
 }
 
 static void tell_reading(struct alq_nvml *n, struct alq_nvml_reading *reading)
 {
     add_skipped(n, reading);
+    if (reading->list.count)
+        qsort(reading->list.gpus, reading->list.count, sizeof(*reading->list.gpus), by_minor);
     for (size_t i = 0; i < reading->list.count; i++) {
         struct skip *skip = &n->skips[reading->list.gpus[i].index % ALQ_NVML_GPUS_MAX];
         if (!skip->until_ms)

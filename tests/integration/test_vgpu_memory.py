@@ -287,6 +287,26 @@ None""")
         program("cu('cuMemUnmap', at, n * size)")
         self.assertNothingLeft()
 
+    def test_range_of_any_size_is_judged_by_the_driver_at_once(self):
+        program, bare = self.begin(GIB), self.program(preload=False, SIMGPU_GROUP="bare").start()
+        make = "h = make('cuMemCreate', 2**21, physical_props(), 0)\nat = make('cuMemAddressReserve', 2**30, 0, 0, 0)\ncu('cuMemMap', at, 2**21, 0, h, 0)"
+        program(make), bare(make)
+        for at, size in (("at", 2**64 - 2**21), ("at + 2**21", 2**64 - 2**21), ("at - 2**40", 2**46), ("at + 2**21", 2**63), ("2**21", 2**64 - 2**22)):
+            with self.subTest(f"{at} {size}"):
+                call = f"rc('cuMemUnmap', {at}, {size})"
+                self.assertEqual(program(call), bare(call))
+                self.assertEqual(self.assertCovered(), 2 * MIB)
+        program("cu('cuMemUnmap', at, 2**21)\ncu('cuMemRelease', h)")
+        self.assertNothingLeft()
+
+    def test_unmapping_without_memory_for_it_fails_whole(self):
+        program = self.begin(GIB)
+        program("import resource\nh = make('cuMemCreate', 2**21, physical_props(), 0)\nat = make('cuMemAddressReserve', 2**21, 0, 0, 0)\n"
+                "cu('cuMemMap', at, 2**21, 0, h, 0)\nresource.setrlimit(resource.RLIMIT_AS, (2**20, -1))")
+        self.assertEqual(program("rc('cuMemUnmap', at, 2**21)"), OUT_OF_MEMORY)
+        program("resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\ncu('cuMemUnmap', at, 2**21)\ncu('cuMemRelease', h)")
+        self.assertNothingLeft()
+
     def test_threads_that_map_and_unmap_one_address_leave_nothing(self):
         program = self.begin(4 * GIB)
         program("""

@@ -16,6 +16,9 @@
 #define HOLDERS 0x3fffffffu
 #define NO_DEVICE UINT8_MAX
 
+#define STEP_BYTES 65536u /* the smallest granularity of mappings */
+#define MISSES_MAX 256    /* steps over what we did not map, before the whole table is looked at */
+
 struct bound {
     struct alq_binding place;
     uint64_t piece;
@@ -252,20 +255,23 @@ uint64_t alq_piece_number(CUmemGenericAllocationHandle handle)
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
-void alq_piece_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle)
+bool alq_piece_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
     struct alq_entry_value alias;
+    bool ok = true;
 
     lock();
     if (alq_table_get(handle, ALQ_KIND_HANDLE, &alias)) {
         struct alq_entry_value mapping = {alias.counted_bytes, (uint32_t)(bytes >> 12), 0,
                                           alias.device, ALQ_KIND_MAPPING};
-        if (alq_table_put(at, &mapping)) {
+        ok = alq_table_put(at, &mapping);
+        if (ok) {
             mapping_count++;
             hold(alias.counted_bytes);
         }
     }
     unlock();
+    return ok;
 }
 
 struct taken {
@@ -279,40 +285,52 @@ struct alq_piece_unmap {
     struct taken taken[];
 };
 
-/* Caller holds lock_vmm. */
+static void take_one(uint64_t at, const struct alq_entry_value *mapping, void *data)
+{
+    struct alq_piece_unmap *unmap = data;
+
+    unmap->taken[unmap->count++] = (struct taken){at, *mapping};
+}
+
+/* Caller holds lock_vmm; there is room for every mapping. A range that the driver takes is mapped
+ * from end to end; but it has not judged this one yet. */
 static void take_mappings(CUdeviceptr at, uint64_t bytes, struct alq_piece_unmap *unmap)
 {
-    const uint64_t step = 65536; /* the smallest granularity of mappings; for what we did not map */
-    uint64_t advance;
+    struct alq_entry_value mapping;
+    uint64_t done = 0;
 
-    for (uint64_t done = 0; done < bytes && unmap->count < unmap->room; done += advance) {
-        struct taken *taken = &unmap->taken[unmap->count];
-        advance = step;
-        if (!alq_table_take(at + done, ALQ_KIND_MAPPING, &taken->mapping))
-            continue;
-        taken->at = at + done;
-        if (taken->mapping.overhead_bytes)
-            advance = (uint64_t)taken->mapping.overhead_bytes << 12;
-        unmap->count++;
+    for (int misses = 0; done < bytes && unmap->count < unmap->room && misses < MISSES_MAX;) {
+        uint64_t advance = STEP_BYTES;
+        if (!alq_table_take(at + done, ALQ_KIND_MAPPING, &mapping)) {
+            misses++;
+        } else {
+            take_one(at + done, &mapping, unmap);
+            if (mapping.overhead_bytes)
+                advance = (uint64_t)mapping.overhead_bytes << 12;
+        }
+        if (__builtin_add_overflow(done, advance, &done))
+            done = bytes;
     }
+    if (done < bytes && unmap->count < unmap->room)
+        alq_table_take_range(ALQ_KIND_MAPPING, at + done, bytes - done, take_one, unmap);
     mapping_count -= unmap->count;
 }
 
-struct alq_piece_unmap *alq_piece_unmap(CUdeviceptr at, uint64_t bytes)
+bool alq_piece_unmap(CUdeviceptr at, uint64_t bytes, struct alq_piece_unmap **out)
 {
     struct alq_piece_unmap *unmap = NULL;
 
     lock();
     uint64_t size = sizeof(*unmap) + mapping_count * sizeof(struct taken);
-    if (mapping_count)
-        unmap = alq_sys_anon(size);
+    bool ok = mapping_count == 0 || (unmap = alq_sys_anon(size));
     if (unmap) {
         unmap->bytes = size;
         unmap->room = mapping_count;
         take_mappings(at, bytes, unmap);
     }
     unlock();
-    return unmap;
+    *out = unmap;
+    return ok;
 }
 
 void alq_piece_unmapped(struct alq_piece_unmap *unmap, bool is_unmapped, struct alq_parting *part)

@@ -40,11 +40,13 @@ void alq_piece_released(CUmemGenericAllocationHandle handle,
                         const struct alq_piece_release *release, bool is_released,
                         struct alq_parting *part);
 
-void alq_piece_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
+/* False: no memory for the table. */
+bool alq_piece_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
 
-/* Likewise the mappings of a range. */
+/* Likewise the mappings of a range, which may be any; *out NULL where there are none. False: no
+ * memory to take them. */
 struct alq_piece_unmap;
-struct alq_piece_unmap *alq_piece_unmap(CUdeviceptr at, uint64_t bytes);
+bool alq_piece_unmap(CUdeviceptr at, uint64_t bytes, struct alq_piece_unmap **out);
 void alq_piece_unmapped(struct alq_piece_unmap *unmap, bool is_unmapped, struct alq_parting *part);
 
 /*

@@ -197,6 +197,27 @@ uint32_t alq_table_take_context(uint16_t context,
     return count;
 }
 
+void alq_table_take_range(enum alq_kind kind, uint64_t from, uint64_t bytes,
+                          void (*each)(uint64_t, const struct alq_entry_value *, void *),
+                          void *data)
+{
+    for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
+        struct part *part = &parts[number];
+        alq_lock_take(&alq_process_page()->lock_table[number]);
+        for (uint32_t at = 0; at < part->capacity;) {
+            const struct entry entry = part->entries[at];
+            uint64_t handle = key_of(entry.key, kind); /* its own inverse */
+            if (entry.key && entry.value.kind == kind && handle - from < bytes) {
+                remove_at(part, at);
+                each(handle, &entry.value, data);
+            } else {
+                at++;
+            }
+        }
+        alq_lock_drop(&alq_process_page()->lock_table[number]);
+    }
+}
+
 uint64_t alq_table_count(void)
 {
     uint64_t count = 0;

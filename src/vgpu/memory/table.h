@@ -52,6 +52,12 @@ uint32_t alq_table_take_context(uint16_t context,
                                 void (*each)(const struct alq_entry_value *value, void *data),
                                 void *data);
 
+/* Likewise the entries of a kind (one whose keys are its own) whose handles lie in a range. */
+void alq_table_take_range(enum alq_kind kind, uint64_t from, uint64_t bytes,
+                          void (*each)(uint64_t handle, const struct alq_entry_value *value,
+                                       void *data),
+                          void *data);
+
 /* Number of entries; exact when nobody changes the table. */
 uint64_t alq_table_count(void);
 

@@ -87,7 +87,11 @@ ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset,
     CUresult result = ALQ_CALL(cuMemMap, ptr, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS && alq_core_is_on()) {
         alq_core_renew();
-        alq_piece_mapped(ptr, bytes, handle);
+        if (!alq_piece_mapped(ptr, bytes, handle)) {
+            if (ALQ_HAS(cuMemUnmap))
+                ALQ_CALL(cuMemUnmap, ptr, bytes);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     return result;
 }
@@ -96,6 +100,7 @@ ALQ_HOOK CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset,
  * same address. */
 ALQ_HOOK CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 {
+    struct alq_piece_unmap *unmap;
     struct alq_parting part;
 
     if (!ALQ_HAS(cuMemUnmap))
@@ -103,7 +108,8 @@ ALQ_HOOK CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
     if (!alq_core_is_on())
         return ALQ_CALL(cuMemUnmap, ptr, bytes);
     alq_core_renew();
-    struct alq_piece_unmap *unmap = alq_piece_unmap(ptr, bytes);
+    if (!alq_piece_unmap(ptr, bytes, &unmap))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     alq_part_begin(&part);
     CUresult result = ALQ_CALL(cuMemUnmap, ptr, bytes);
     alq_piece_unmapped(unmap, result == CUDA_SUCCESS, &part);

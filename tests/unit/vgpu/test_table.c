@@ -98,6 +98,31 @@ static void take_context_takes_all_of_it_and_no_other(void **state)
     assert_false(alq_table_get(4096, ALQ_KIND_LINEAR, &out));
 }
 
+static void add_handle(uint64_t handle, const struct alq_entry_value *value, void *data)
+{
+    *(uint64_t *)data += handle + value->counted_bytes;
+}
+
+static void take_range_takes_the_kind_in_it_and_no_other(void **state)
+{
+    struct alq_entry_value mapping = value_of(1, 0, ALQ_KIND_MAPPING),
+                           linear = value_of(1, 0, ALQ_KIND_LINEAR), out;
+    uint64_t sum = 0, expected = 0;
+    (void)state;
+    for (uint64_t i = 1; i <= 10000; i++) {
+        alq_table_put(i << 21, &mapping);
+        alq_table_put(i << 21, &linear);
+        expected += i >= 100 && i < 200 ? (i << 21) + 1 : 0;
+    }
+    alq_table_take_range(ALQ_KIND_MAPPING, 100ull << 21, 100ull << 21, add_handle, &sum);
+    assert_int_equal(sum, expected);
+    assert_int_equal(alq_table_count(), 19900);
+    assert_true(alq_table_get(99ull << 21, ALQ_KIND_MAPPING, &out));
+    assert_true(alq_table_get(200ull << 21, ALQ_KIND_MAPPING, &out));
+    alq_table_take_range(ALQ_KIND_MAPPING, 1ull << 21, UINT64_MAX, add_handle, &sum);
+    assert_int_equal(alq_table_count(), 10000);
+}
+
 static uint64_t resident_kib(void)
 {
     char line[256];
@@ -164,6 +189,7 @@ int main(void)
         cmocka_unit_test_teardown(take_of_another_kind_does_not_find_it, forget),
         cmocka_unit_test_teardown(put_of_many_finds_each_after_removals_in_any_order, forget),
         cmocka_unit_test_teardown(take_context_takes_all_of_it_and_no_other, forget),
+        cmocka_unit_test_teardown(take_range_takes_the_kind_in_it_and_no_other, forget),
         cmocka_unit_test_teardown(put_of_a_million_takes_at_most_64_bytes_each, forget),
         cmocka_unit_test_teardown(put_and_take_from_many_threads_lose_nothing, forget),
     };

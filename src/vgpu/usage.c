@@ -64,15 +64,16 @@ static int map_open(int fd, uint8_t **base, uint64_t *bytes)
         (uint64_t)size < ALQ_USAGE_BYTES(header.section_count))
         return -EINVAL_;
     /* A hole that a full file system cannot fill would be a SIGBUS at the first store. */
-    int rc = alq_sys_fallocate(fd, (uint64_t)size);
+    uint64_t made_bytes = ALQ_USAGE_BYTES(header.section_count); /* the file may be longer */
+    int rc = alq_sys_fallocate(fd, made_bytes);
     if (rc == -ENOSPC_ || rc == -EDQUOT_ || alq_usage_may_pass(rc))
         return rc;
     void *at = NULL;
-    rc = map_shared(fd, (uint64_t)size, &at);
+    rc = map_shared(fd, made_bytes, &at);
     if (rc)
         return rc;
     *base = at;
-    *bytes = (uint64_t)size;
+    *bytes = made_bytes;
     return 0;
 }
 

@@ -120,6 +120,22 @@ static void map_of_a_file_cut_short_is_refused(void **state)
     assert_int_equal(alq_usage_map(&again, path), -22);
 }
 
+/* Its tail is the tenant's: to fill it would take the host's memory, and failing would leave the
+ * share without its file. */
+static void map_of_a_file_made_longer_leaves_the_rest_alone(void **state)
+{
+    struct alq_file file = {.base = NULL}, again = {.base = NULL};
+    struct stat before, after;
+    (void)state;
+    assert_int_equal(alq_usage_map_or_make(&file, path, 1), 0);
+    assert_int_equal(truncate(path, 1l << 42), 0);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(alq_usage_map(&again, path), 0);
+    assert_int_equal(again.bytes, ALQ_USAGE_BYTES(1));
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_blocks, before.st_blocks);
+}
+
 /* Starts a process with a slot that holds bytes; it says so on a pipe and stays. */
 static pid_t start_holder(uint64_t bytes, uint32_t *slot)
 {
@@ -306,6 +322,7 @@ int main(void)
         TEST(map_of_a_file_with_holes_on_a_full_disk_is_refused),
         TEST(map_or_make_makes_a_complete_file_for_everyone),
         TEST(map_of_a_file_cut_short_is_refused),
+        TEST(map_of_a_file_made_longer_leaves_the_rest_alone),
         TEST(reap_leaves_the_living_and_empties_the_dead),
         TEST(attach_takes_over_a_dead_slot_empty),
         TEST(fork_child_keeps_the_slot_until_it_execs),

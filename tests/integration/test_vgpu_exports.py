@@ -5,6 +5,7 @@ that has died; and what else holds physical memory. About 14 s."""
 import socket
 import subprocess
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import test_vgpu
 from test_vgpu import CONTEXT, GIB, MIB, OUT_OF_MEMORY, SIMCTL, STATE, UUIDS, control, usage
@@ -155,6 +156,32 @@ class SameShare(Between):
             user.kill()
             until(lambda: maker("(r := try_make('cuMemAlloc_v2', 2**30))[0]") == 0, f"{kind}: stays charged")
             maker.kill()
+
+    def test_maker_that_waits_has_its_memory_when_the_user_closes_it(self):
+        maker = self.begin(GIB + 2 * CONTEXT, wait=30)
+        user = self.user()
+        make, take, let_go, close = MAKERS["vmm"]
+        maker(make)
+        user(take)
+        maker(let_go)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(maker, "(r := try_make('cuMemAlloc_v2', 2**30))[0]")
+            with self.assertRaises(TimeoutError):
+                answer.result(0.2)
+            user(close)
+            self.assertEqual(answer.result(20), 0)
+
+    def test_nvml_alone_shows_what_the_user_has_closed(self):
+        maker = self.begin(GIB + 2 * CONTEXT)
+        user = self.user()
+        make, take, let_go, close = MAKERS["vmm"]
+        maker(make + "\nnvml = ctypes.CDLL('libnvidia-ml.so.1')\nnvml.nvmlInit_v2()\ndev = P()\nnvml.nvmlDeviceGetHandleByIndex_v2(0, ref(dev))\n"
+              "memory = (U64 * 3)()\ndef used(): return [nvml.nvmlDeviceGetMemoryInfo(dev, memory), memory[2]]")
+        user(take)
+        maker(let_go)
+        self.assertEqual(maker("used()"), [0, PIECE + 2 * CONTEXT])
+        user(close)
+        self.assertEqual(maker("used()"), [0, 2 * CONTEXT])
 
     def test_context_of_the_maker_goes_and_that_of_the_user(self):
         maker = self.begin(GIB + 2 * CONTEXT)

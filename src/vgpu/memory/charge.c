@@ -229,7 +229,8 @@ bool alq_charge_is_over(const struct alq_dev *dev)
     return false;
 }
 
-uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes)
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes,
+                            uint64_t left_bytes)
 {
     uint64_t wait_s = 0;
 
@@ -240,7 +241,9 @@ uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t 
         uint64_t its = __atomic_load_n(&alq_control_now(share)->memory_wait_s, __ATOMIC_RELAXED);
         wait_s = its > wait_s ? its : wait_s;
     }
-    bool can_fit = wait_s && (has_place(position_of(dev, BOOK_DEVICE), bytes) ||
+    struct position at = position_of(dev, BOOK_DEVICE);
+    at.own_bytes -= min_u64(left_bytes, at.own_bytes);
+    bool can_fit = wait_s && (has_place(at, bytes) ||
                               (spill_bytes && has_place(position_of(dev, BOOK_HOST), spill_bytes)));
     return can_fit ? wait_s * 1000000000u : 0;
 }

@@ -35,8 +35,9 @@ void alq_charge_refused(struct alq_dev *dev, enum alq_family family, uint64_t co
 
 /* How long the device's shares let an allocation wait for other processes; 0 where those could not
  * make room for it, neither on the device nor (spill_bytes not 0) on the host, for the process
- * itself holds too much. */
-uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes);
+ * itself holds too much. left_bytes of that others have open, and can let go. */
+uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t spill_bytes,
+                            uint64_t left_bytes);
 
 /* The same by the spill limits of the device's shares; false for 0 bytes, too. */
 bool alq_charge_host(struct alq_dev *dev, uint64_t bytes);

@@ -36,6 +36,11 @@ bool alq_export_settle(struct alq_dev *dev)
     return bytes != 0;
 }
 
+uint64_t alq_export_left_bytes(const struct alq_dev *dev)
+{
+    return atomic_load_explicit(&left_bytes[dev->index], memory_order_relaxed);
+}
+
 static void change_on(struct alq_dev *dev, int change)
 {
     alq_charge_imports(dev, change);

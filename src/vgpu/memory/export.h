@@ -32,6 +32,9 @@ void alq_export_opened(struct alq_dev *dev, int change);
  * on the device. */
 bool alq_export_settle(struct alq_dev *dev);
 
+/* What was let go and is charged still, for a process of the share has something open. */
+uint64_t alq_export_left_bytes(const struct alq_dev *dev);
+
 /* A call of the driver's that may let memory of this process go. */
 struct alq_parting {
     struct alq_dev *dev; /* whose free figure was read before, NULL: none */

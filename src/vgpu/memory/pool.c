@@ -243,6 +243,7 @@ struct wish {
 
 static enum alq_place try_places(struct alq_dev *dev, const struct wish *wish)
 {
+    alq_export_settle(dev);
     if (alq_charge(dev, wish->counted_bytes, wish->overhead_bytes))
         return ALQ_PLACE_DEVICE;
     return alq_charge_host(dev, wish->spill_bytes) ? ALQ_PLACE_HOST : ALQ_PLACE_NONE;
@@ -256,7 +257,7 @@ static enum alq_place wait_for_room(struct alq_dev *dev, const struct wish *wish
 
     if (__builtin_add_overflow(wish->counted_bytes, wish->overhead_bytes, &bytes))
         bytes = UINT64_MAX;
-    wait_ns = alq_charge_wait_ns(dev, bytes, wish->spill_bytes);
+    wait_ns = alq_charge_wait_ns(dev, bytes, wish->spill_bytes, alq_export_left_bytes(dev));
 
     if (wait_ns == 0)
         return ALQ_PLACE_NONE;
@@ -331,6 +332,7 @@ static bool charge_growth(struct alq_pool *pool)
 
     if (!ok) {
         squeeze(pool->dev);
+        alq_export_settle(pool->dev);
         lacks = settle(pool, true);
         ok = lacks == 0 || alq_charge(pool->dev, 0, lacks);
     }

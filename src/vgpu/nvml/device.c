@@ -2,6 +2,8 @@
 #include "vgpu/nvml/device.h"
 
 #include "vgpu/driver.h"
+#include "vgpu/memory/export.h"
+#include "vgpu/memory/pool.h"
 #include "vgpu/text.h"
 
 /* The place of a UUID in NVML's order; 0 when NVML does not say. */
@@ -34,6 +36,16 @@ bool alq_nvml_shares_of(nvmlDevice_t device, struct alq_nvml_shares *out)
     alq_core_renew();
     out->count = alq_shares_of_uuid(uuid, alq_core_is_env() ? place_of(uuid) : 0, out->share);
     return out->count != 0;
+}
+
+void alq_nvml_room(const struct alq_nvml_shares *s, struct alq_room *out)
+{
+    struct alq_dev *dev;
+
+    alq_pool_synced();
+    for (uint32_t i = 0; (dev = alq_dev_at(i)); i++)
+        alq_export_settle(dev);
+    alq_room_of(s->share, s->count, out);
 }
 
 nvmlReturn_t alq_nvml_absent(uint32_t index)

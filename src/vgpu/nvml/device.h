@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "vgpu/core.h"
+#include "vgpu/memory/charge.h"
 
 struct alq_nvml_shares {
     struct alq_share *share[ALQ_SHARES_MAX];
@@ -14,6 +15,9 @@ struct alq_nvml_shares {
 
 /* False: the device has no share, or NVML does not say which it is. */
 bool alq_nvml_shares_of(nvmlDevice_t device, struct alq_nvml_shares *out);
+
+/* Their memory, once what this process can give back of it is given back, as cuMemGetInfo does. */
+void alq_nvml_room(const struct alq_nvml_shares *s, struct alq_room *out);
 
 /* What an entry point answers that the driver lacks: FUNCTION_NOT_FOUND, or UNINITIALIZED without a
  * driver. */

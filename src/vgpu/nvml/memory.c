@@ -6,7 +6,6 @@
  * asked first; its errors pass.
  */
 #include "vgpu/driver.h"
-#include "vgpu/memory/charge.h"
 #include "vgpu/nvml/device.h"
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -27,7 +26,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
         if (result != NVML_SUCCESS || !memory || !alq_core_is_on() ||                              \
             !alq_nvml_shares_of(device, &s))                                                       \
             return result;                                                                         \
-        alq_room_of(s.share, s.count, &room);                                                      \
+        alq_nvml_room(&s, &room);                                                                  \
         memory->total = min_u64(memory->total, room.limit_bytes);                                  \
         memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);             \
         memory->used = memory->total - memory->free;                                               \
@@ -64,7 +63,7 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetMemoryInfo_v2, device, memory);
     if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
         return result;
-    alq_room_of(s.share, s.count, &room);
+    alq_nvml_room(&s, &room);
     memory->total = min_u64(memory->total, room.limit_bytes);
     memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
     memory->used = min_u64(room.held_bytes, memory->total - memory->free);

@@ -42,7 +42,7 @@ void alq_nvml_walk_begin(const struct alq_nvml_shares *s, struct alq_nvml_walk *
 {
     struct alq_room unused;
 
-    alq_room_of(s->share, s->count, &unused); /* empties the slots of the dead */
+    alq_nvml_room(s, &unused); /* empties the slots of the dead */
     *out = (struct alq_nvml_walk){.namespace = alq_usage_pid_namespace()};
 }
 

@@ -287,7 +287,10 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
 CUresult cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
 CUresult cuLibraryGetKernelCount(unsigned int *, CUlibrary);
 CUresult cuLibraryGetManaged(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CUresult cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CUresult cuLibraryGetManaged(CUdeviceptr *, size_t *, CUlibrary, const char *);
 CUresult cuLibraryGetModule(CUmodule *, CUlibrary);
+CUresult cuLibraryGetUnifiedFunction(void **, CUlibrary, const char *);
 CUresult cuLibraryGetUnifiedFunction(void **, CUlibrary, const char *);
 CUresult cuLibraryLoadData(CUlibrary *, const void *, CUjit_option *, void **, unsigned int,
     CUlibraryOption *, void **, unsigned int);

@@ -366,6 +366,30 @@ cu('cuCtxPushCurrent_v2', form)""")
         program("cu('cuDevicePrimaryCtxRelease_v2', 0)")
         self.assertEqual((self.held(), oracle(self.group)), (0, 0))
 
+    def test_variables_of_modules_and_libraries_count(self):
+        program = self.begin(2 * GIB)
+        program("""
+import os
+def ptx(size):
+    return b".version 7.0\\n.target sm_70\\n.address_size 64\\n.visible .global .align 8 .b8 big[%d];\\n.visible .entry k()\\n{\\nret;\\n}\\n" % size
+def library(size): return try_make('cuLibraryLoadData', ptx(size), 0, 0, 0, 0, 0, 0)
+path = '/proc/self/fd/%d' % os.memfd_create('ptx')
+def file(size):
+    with open(path, 'wb') as f: f.write(ptx(size))
+    return try_make('cuModuleLoad', path.encode())
+None""")
+        for load in ("try_make('cuModuleLoadData', ptx({}))", "library({})", "file({})"):
+            with self.subTest(load):
+                self.assertEqual(program(load.format(3 * GIB) + "[0]"), OUT_OF_MEMORY)
+                self.assertNothingLeft()
+                self.assertEqual(program("r = " + load.format(GIB) + "\nr[0]"), 0)
+                if "library" in load:
+                    program("cu('cuLibraryGetGlobal', ref(out()), ref(out()), r[1], b'big')")
+                self.assertGreaterEqual(self.assertCovered(), GIB)
+                self.assertEqual(program("try_make('cuMemAlloc_v2', 2**30)[0]"), OUT_OF_MEMORY)
+                program(f"cu('{'cuLibraryUnload' if 'library' in load else 'cuModuleUnload'}', r[1])")
+                self.assertNothingLeft()
+
     def test_code_that_is_loaded_lazily_counts(self):
         program = self.begin(4 * GIB)
         program("""

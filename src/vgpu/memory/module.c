@@ -1,69 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules and libraries: code and globals take device memory that nobody asked for by size. What a
- * load takes is what the driver's free figure falls by around it; the most it may be, the image
- * rounded up twice to the driver's chunk, is reserved before. Another process may move that figure
- * meanwhile: a change that cannot be this load's counts as the most. Code that the driver brings in
- * later (lazy
+ * Modules and libraries. Their variables are counted as the image has them, from the load to the
+ * end, also where the driver makes them later. Code is overhead: what the driver's free figure
+ * falls by around the load beyond the variables; the most it may be, the image rounded up twice to
+ * the driver's chunk, is reserved before. Another process may move that figure meanwhile: a change
+ * that cannot be this load's counts as the most. Code that the driver brings in later (lazy
  * loading) is measured around the calls that ask for it, and else seen by the daemon's correction.
  */
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
+#include "vgpu/memory/image.h"
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/table.h"
 #include "vgpu/submit.h"
-#include "vgpu/sys.h"
-#include "vgpu/text.h"
-
-#include <elf.h>
 
 #define CHUNK_BYTES (2ull << 20)
 #define GROWTH_MOST_BYTES (256ull << 20) /* of code that one call may bring in */
 
-/* Bytes of an image in memory: fat binary, ELF or text. */
-static uint64_t image_bytes(const void *image)
-{
-    const uint32_t fat_magic = 0xba55ed50u, wrapper_magic = 0x466243b1u;
-    const struct {
-        uint32_t magic;
-        uint16_t version, header_bytes;
-        uint64_t bytes;
-    } *fat = image;
-    const Elf64_Ehdr *elf = image;
-    uint32_t magic;
-
-    if (!image)
-        return 0;
-    __builtin_memcpy(&magic, image, sizeof(magic));
-    if (magic == wrapper_magic) { /* {magic, version, pointer to the fat binary, ...} */
-        __builtin_memcpy(&fat, (const char *)image + 8, sizeof(fat));
-        magic = fat ? fat->magic : 0;
-    }
-    if (magic == fat_magic)
-        return fat->header_bytes + fat->bytes;
-    if (magic == 0x464c457fu)
-        return elf->e_shoff + (uint64_t)elf->e_shnum * elf->e_shentsize;
-    return alq_text_len(image);
-}
-
-static uint64_t file_bytes(const char *path)
-{
-    int fd = path ? alq_sys_open(path, 0, 0) : -1;
-    if (fd < 0)
-        return 0;
-    int64_t bytes = alq_sys_size(fd);
-    alq_sys_close(fd);
-    return bytes > 0 ? (uint64_t)bytes : 0;
-}
-
 struct load {
     struct alq_here here; /* dev NULL: nothing to charge */
-    uint64_t most_bytes;
+    uint64_t variable_bytes, most_bytes;
     size_t free_before;
 };
 
-static CUresult load_begin(struct load *load, uint64_t bytes)
+static CUresult load_begin(struct load *load, struct alq_image image)
 {
     size_t total;
 
@@ -73,10 +34,13 @@ static CUresult load_begin(struct load *load, uint64_t bytes)
     struct alq_here here = alq_context_here();
     if (here.error != CUDA_SUCCESS)
         return here.error;
-    if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || bytes > UINT32_MAX / 2)
+    if (!here.dev || !ALQ_HAS(cuMemGetInfo_v2) || image.bytes > UINT32_MAX / 2)
         return CUDA_SUCCESS;
-    load->most_bytes = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
-    if (!alq_admit(here.dev, ALQ_FAMILY_MODULE, 0, load->most_bytes))
+    load->variable_bytes = image.variable_bytes;
+    load->most_bytes = (image.bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
+    if (load->variable_bytes) /* a chunk of their own, begun */
+        load->most_bytes += CHUNK_BYTES;
+    if (!alq_admit(here.dev, ALQ_FAMILY_MODULE, load->variable_bytes, load->most_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     load->here = here;
     if (ALQ_CALL(cuMemGetInfo_v2, &load->free_before, &total) != CUDA_SUCCESS)
@@ -84,25 +48,33 @@ static CUresult load_begin(struct load *load, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* Of a fall of the driver's free figure, what is not the variables'. */
+static uint64_t beyond_variables(uint64_t fell, uint64_t variable_bytes)
+{
+    return fell >= variable_bytes ? fell - variable_bytes : fell;
+}
+
 static void load_end(const struct load *load, CUresult result, const void *handle)
 {
     size_t after = 0, total;
-    uint64_t took = 0;
+    uint64_t took = load->most_bytes;
 
     if (!load->here.dev)
         return;
-    if (result == CUDA_SUCCESS) {
-        took = load->most_bytes;
-        if (load->free_before && ALQ_CALL(cuMemGetInfo_v2, &after, &total) == CUDA_SUCCESS &&
-            after <= load->free_before && load->free_before - after <= load->most_bytes)
-            took = load->free_before - after;
+    if (result == CUDA_SUCCESS && load->free_before &&
+        ALQ_CALL(cuMemGetInfo_v2, &after, &total) == CUDA_SUCCESS && after <= load->free_before) {
+        uint64_t code = beyond_variables(load->free_before - after, load->variable_bytes);
+        took = code <= load->most_bytes ? code : took;
     }
-    struct alq_entry_value value = {0, (uint32_t)took, load->here.context,
+    struct alq_entry_value value = {load->variable_bytes, (uint32_t)took, load->here.context,
                                     (uint8_t)load->here.dev->index, ALQ_KIND_MODULE};
-    if (took && !alq_table_put((uintptr_t)handle, &value))
-        took = 0; /* the module stays; what cannot be followed is not charged for ever */
-    if (took < load->most_bytes)
+    /* What cannot be followed is not charged for ever: the module stays. */
+    bool is_kept = result == CUDA_SUCCESS && (took || load->variable_bytes) &&
+                   alq_table_put((uintptr_t)handle, &value);
+    if (is_kept)
         alq_uncharge(load->here.dev, 0, load->most_bytes - took);
+    else
+        alq_uncharge(load->here.dev, load->variable_bytes, load->most_bytes);
 }
 
 #define ARGS(...) __VA_ARGS__
@@ -153,7 +125,10 @@ static void growth_end(const struct growth *growth, CUresult result, const void 
     if (result != CUDA_SUCCESS || !growth->free_before ||
         ALQ_CALL(cuMemGetInfo_v2, &after, &total) != CUDA_SUCCESS || after >= growth->free_before)
         return;
-    uint64_t took = growth->free_before - after;
+    struct alq_entry_value value = {.counted_bytes = 0};
+    if (handle)
+        alq_table_get((uintptr_t)handle, ALQ_KIND_MODULE, &value);
+    uint64_t took = beyond_variables(growth->free_before - after, value.counted_bytes);
     if (took > GROWTH_MOST_BYTES)
         took = CHUNK_BYTES;
     if (add_to(handle, growth, took))
@@ -194,13 +169,21 @@ static const void *module_of(CUfunction function)
 LAZY(cuFuncLoad, module_of(function), (CUfunction function), ARGS(function))
 LAZY(cuKernelGetFunction, library_of(kernel), (CUfunction * out, CUkernel kernel),
      ARGS(out, kernel))
+LAZY(cuLibraryGetGlobal, library,
+     (CUdeviceptr * out, size_t *bytes, CUlibrary library, const char *name_),
+     ARGS(out, bytes, library, name_))
+LAZY(cuLibraryGetManaged, library,
+     (CUdeviceptr * out, size_t *bytes, CUlibrary library, const char *name_),
+     ARGS(out, bytes, library, name_))
 LAZY(cuLibraryGetModule, library, (CUmodule * out, CUlibrary library), ARGS(out, library))
+LAZY(cuLibraryGetUnifiedFunction, library, (void **out, CUlibrary library, const char *name_),
+     ARGS(out, library, name_))
 LAZY(cuModuleGetFunction, module, (CUfunction * out, CUmodule module, const char *name_),
      ARGS(out, module, name_))
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-#define LOAD(name, size_expr, params, args)                                                        \
+#define LOAD(name, image_expr, params, args)                                                       \
     ALQ_HOOK CUresult name params                                                                  \
     {                                                                                              \
         struct load load;                                                                          \
@@ -208,25 +191,27 @@ LAZY(cuModuleGetFunction, module, (CUfunction * out, CUmodule module, const char
             return alq_absent(ALQ_CU_##name);                                                      \
         if (!alq_core_is_on())                                                                     \
             return ALQ_CALL(name, args);                                                           \
-        CUresult result = load_begin(&load, size_expr);                                            \
+        CUresult result = load_begin(&load, image_expr);                                           \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         result = ALQ_CALL(name, args);                                                             \
         load_end(&load, result, result == CUDA_SUCCESS ? *out : NULL);                             \
         return result;                                                                             \
     }
-LOAD(cuModuleLoad, file_bytes(path), (CUmodule * out, const char *path), ARGS(out, path))
-LOAD(cuModuleLoadData, image_bytes(image), (CUmodule * out, const void *image), ARGS(out, image))
-LOAD(cuModuleLoadDataEx, image_bytes(image),
+LOAD(cuModuleLoad, alq_image_measure_file(path), (CUmodule * out, const char *path),
+     ARGS(out, path))
+LOAD(cuModuleLoadData, alq_image_measure(image), (CUmodule * out, const void *image),
+     ARGS(out, image))
+LOAD(cuModuleLoadDataEx, alq_image_measure(image),
      (CUmodule * out, const void *image, unsigned int count, CUjit_option *options, void **values),
      ARGS(out, image, count, options, values))
-LOAD(cuModuleLoadFatBinary, image_bytes(image), (CUmodule * out, const void *image),
+LOAD(cuModuleLoadFatBinary, alq_image_measure(image), (CUmodule * out, const void *image),
      ARGS(out, image))
-LOAD(cuLibraryLoadData, image_bytes(image),
+LOAD(cuLibraryLoadData, alq_image_measure(image),
      (CUlibrary * out, const void *image, CUjit_option *jit, void **jit_values,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      ARGS(out, image, jit, jit_values, jit_count, options, values, count))
-LOAD(cuLibraryLoadFromFile, file_bytes(path),
+LOAD(cuLibraryLoadFromFile, alq_image_measure_file(path),
      (CUlibrary * out, const char *path, CUjit_option *jit, void **jit_values,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      ARGS(out, path, jit, jit_values, jit_count, options, values, count))
@@ -252,7 +237,7 @@ static void forget_functions(void)
         forget_functions();                                                                        \
         CUresult result = ALQ_CALL(name, handle);                                                  \
         if (is_ours && result == CUDA_SUCCESS)                                                     \
-            alq_uncharge(alq_dev_at(value.device), 0, value.overhead_bytes);                       \
+            alq_uncharge(alq_dev_at(value.device), value.counted_bytes, value.overhead_bytes);     \
         else if (is_ours)                                                                          \
             alq_table_put((uintptr_t)handle, &value);                                              \
         return result;                                                                             \

@@ -55,6 +55,7 @@ struct alq_nvml {
     int at;           /* index of the GPU that the child is at, -1: none */
     unsigned replies; /* of this child */
     int64_t read_ms;  /* when it was last asked for a reading */
+    int64_t look_ms;  /* when for one, or for events */
     struct skip {
         int64_t until_ms; /* 0: not skipped */
         unsigned times;
@@ -288,9 +289,21 @@ static void request(struct alq_nvml *n, enum alq_nvml_request what)
     n->at = -1;
     if (what == ALQ_NVML_ASK_READING)
         n->read_ms = now_ms();
+    if (what != ALQ_NVML_ASK_SAMPLE)
+        n->look_ms = now_ms();
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
     if (write(n->request_fd, &byte, 1) != 1)
         child_failed(n, ALQ_EIO, "ended");
+}
+
+/* Until events or a reading are due, however many samples are asked for meanwhile; 0: they are. */
+static long left_ms(const struct alq_nvml *n)
+{
+    int64_t due_ms = n->read_ms + n->timing.poll_ms;
+    if (n->timing.events_ms && n->look_ms + n->timing.events_ms < due_ms)
+        due_ms = n->look_ms + n->timing.events_ms;
+    int64_t left = due_ms - now_ms();
+    return left > 0 ? (long)left : 0;
 }
 
 /* The next question, after the answer to the last. */
@@ -298,11 +311,9 @@ static void arm_next(struct alq_nvml *n)
 {
     if (n->is_waiting)
         return; /* the caller has asked for something already */
-    long left = (long)(n->read_ms + n->timing.poll_ms - now_ms());
-    if (left < 0)
-        left = 0;
-    arm(n, n->timing.events_ms && n->timing.events_ms < left ? n->timing.events_ms : left);
-    if (n->sample_cb)
+    long left = left_ms(n);
+    arm(n, left);
+    if (n->sample_cb && left)
         request(n, ALQ_NVML_ASK_SAMPLE);
 }
 
@@ -456,7 +467,7 @@ int alq_nvml_sample(struct alq_nvml *n, alq_nvml_sample_cb cb, void *arg)
         return -1;
     n->sample_cb = cb;
     n->sample_arg = arg;
-    if (!n->is_waiting)
+    if (!n->is_waiting && left_ms(n))
         request(n, ALQ_NVML_ASK_SAMPLE);
     return 0;
 }

@@ -26,6 +26,7 @@
 #include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/reader.h"
+#include "daemon/nvml/sample.h"
 #include "daemon/nvml/sysfs.h"
 
 #define MIB (1024ull * 1024)
@@ -252,7 +253,8 @@ struct parent {
     struct alq_gpu last;
     size_t left_out[CALLS_MAX];
     size_t hanging; /* in the last reading */
-    unsigned event_count;
+    unsigned event_count, samples;
+    void (*read)(void *arg, const struct alq_nvml_reading *reading); /* on_read unless set */
     struct alq_gpu_event events[CALLS_MAX];
 };
 
@@ -304,7 +306,7 @@ static char *line_of(unsigned gpus, int code, int is_restart_wanted)
 static void run(struct parent *p, const char *script, unsigned wanted,
                 const struct alq_nvml_timing *timing)
 {
-    const struct alq_nvml_calls calls = {on_read, on_happened, p};
+    const struct alq_nvml_calls calls = {p->read ? p->read : on_read, on_happened, p};
     char shell[] = "/bin/sh", option[] = "-c", zero[] = "child";
     alq_auto_free char *text = strdup(script);
     char *const argv[] = {shell, option, text, zero, p->dir, NULL};
@@ -483,6 +485,50 @@ static void parent_hands_events_over_and_reads_at_once(void **state)
     assert_int_equal(p->counts[1], 2);
 }
 
+static void ask_again(void *arg, struct alq_sample *sample)
+{
+    struct parent *p = arg;
+    if (sample)
+        p->samples++;
+    if (p->nvml)
+        alq_nvml_sample(p->nvml, ask_again, p);
+}
+
+static void begin_sampling(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    ask_again(arg, NULL);
+}
+
+static void on_read_then_sample(void *arg, const struct alq_nvml_reading *reading)
+{
+    struct parent *p = arg;
+    on_read(p, reading);
+    if (p->calls == 1)
+        event_base_once(p->base, -1, EV_TIMEOUT, begin_sampling, p, NULL);
+}
+
+static void parent_asked_for_samples_without_end_asks_for_events(void **state)
+{
+    struct parent *p = *state;
+    struct alq_nvml_timing timing = quick;
+    const struct alq_sample none = {0};
+    timing.events_ms = 200;
+    timing.poll_ms = 60000;
+    p->read = on_read_then_sample;
+    put(p, "sample", alq_sample_encode(&none));
+    put(p, "events",
+        strdup("{\"readingDue\":true,\"events\":[{\"uuid\":\"GPU-0\",\"kind\":0,"
+               "\"code\":79}]}"));
+    run(p,
+        "answer=one; while byte=" BYTE "; do case $byte in 114) cat $1/$answer;; 115) cat "
+        "$1/sample;; 101) answer=two; cat $1/events;; esac >&3; done",
+        2, &timing);
+    assert_int_equal(p->event_count, 1);
+    assert_true(p->samples > 0);
+}
+
 static void parent_does_not_hold_a_gpu_that_waits_for_a_reset(void **state)
 {
     struct parent *p = *state;
@@ -591,6 +637,7 @@ int main(void)
         ROW(parent_lets_a_gpu_be_that_nvml_hangs_on),
         ROW(parent_looks_again_at_a_gpu_that_hung),
         ROW(parent_hands_events_over_and_reads_at_once),
+        ROW(parent_asked_for_samples_without_end_asks_for_events),
         ROW(parent_does_not_hold_a_gpu_that_waits_for_a_reset),
         ROW(parent_takes_no_nonsense),
         ROW(parent_without_a_program_says_so_and_retries),

@@ -27,13 +27,13 @@ static void collect_refusals(struct alq_metrics_text *text, const struct alq_wat
         [ALQ_FAMILY_CONTEXT] = "entry=\"context\"", [ALQ_FAMILY_MODULE] = "entry=\"module\"",
     };
     for (unsigned i = 0; i < ALQ_FAMILY_COUNT; i++)
-        alq_metrics_u64(text, w->labels, entries[i], w->f.usage.refused[i]);
+        alq_metrics_u64(text, w->labels, entries[i], alq_watched_figures(w)->usage.refused[i]);
 }
 
 static void collect_one(const struct alq_monitor *m, enum alq_metric_id id,
                         struct alq_metrics_text *text, const struct alq_watched *w)
 {
-    const struct alq_figures *f = &w->f;
+    const struct alq_figures *f = alq_watched_figures(w);
     const struct alq_counters *counters = &f->usage.counters;
     switch (id) {
     case ALQ_METRIC_SHARE_MEMORY_LIMIT:

@@ -76,13 +76,13 @@ static void tell_shares(const struct alq_monitor *m, struct alq_findings *findin
     uint64_t entries = 0;
     for (size_t i = 0; i < m->shares.count; i++) {
         const struct alq_watched *w = m->shares.all[i];
-        if (w->f.usage.flaw)
+        if (alq_watched_figures(w)->usage.flaw)
             add(&damaged, w);
         if (w->unseen >= ROUNDS_MIN)
             add(&unseen, w);
-        if (w->f.usage.counters.unknown_entries)
+        if (alq_watched_figures(w)->usage.counters.unknown_entries)
             add(&unknown, w);
-        entries += w->f.usage.counters.unknown_entries;
+        entries += alq_watched_figures(w)->usage.counters.unknown_entries;
     }
     if (damaged.count)
         alq_findings_add(findings, "monitor.usage-damaged", ALQ_FINDING_WARNING,
@@ -90,7 +90,7 @@ static void tell_shares(const struct alq_monitor *m, struct alq_findings *findin
                          "the usage files of %u shares are damaged and their figures zero, first "
                          "%s of claim %s/%s: %s",
                          damaged.count, damaged.first->id, damaged.first->claim->namespace_,
-                         name_of(damaged.first), damaged.first->f.usage.flaw);
+                         name_of(damaged.first), alq_watched_figures(damaged.first)->usage.flaw);
     if (unseen.count)
         alq_findings_add(
             findings, "monitor.processes-unseen", ALQ_FINDING_WARNING,

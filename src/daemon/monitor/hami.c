@@ -42,15 +42,15 @@ static uint64_t share_value(const struct alq_watched *w, enum alq_metric_id id, 
         return alq_watched_limit_bytes(w);
     case ALQ_METRIC_HAMI_VGPU_USED:
     case ALQ_METRIC_HAMI_CONTAINER_MEMORY:
-        return w->f.usage.counted_bytes + alq_watched_overhead(w);
+        return alq_watched_figures(w)->usage.counted_bytes + alq_watched_overhead(w);
     case ALQ_METRIC_HAMI_CONTAINER_UTILIZATION:
-        return w->f.used_pct;
+        return alq_watched_figures(w)->used_pct;
     case ALQ_METRIC_HAMI_LAST_KERNEL:
-        return idle_s(&w->f, boot_ns);
+        return idle_s(alq_watched_figures(w), boot_ns);
     case ALQ_METRIC_HAMI_VGPU_CONTEXT:
         return alq_watched_overhead(w);
     case ALQ_METRIC_HAMI_VGPU_BUFFER:
-        return w->f.usage.counted_bytes;
+        return alq_watched_figures(w)->usage.counted_bytes;
     default:
         return 0;
     }

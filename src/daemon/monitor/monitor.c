@@ -59,7 +59,7 @@ static void install(struct alq_monitor *m, struct alq_round *r)
     for (uint32_t i = 0; i < r->count; i++) {
         struct alq_watched *w = alq_shares_find(&m->shares, r->shares[i].id);
         if (w && !strcmp(w->gpu_uuid, r->shares[i].gpu_uuid))
-            w->f = r->shares[i].f;
+            alq_watched_set(w, &r->shares[i].f);
     }
     if (r->has_sample) {
         free(m->loads);
@@ -150,7 +150,7 @@ static void begin(struct alq_monitor *m)
         memcpy(s->gpu_uuid, w->gpu_uuid, sizeof(s->gpu_uuid));
         s->is_enforced = alq_watched_is_enforced(&m->shares, w);
         s->is_exclusive = !s->is_enforced && !w->share->is_admin;
-        s->f = w->f;
+        alq_watched_get(w, &s->f);
     }
     r->arg = m;
     r->files = &m->files;
@@ -322,5 +322,5 @@ void alq_monitor_free(struct alq_monitor *m)
 const struct alq_usage *alq_monitor_usage(const struct alq_monitor *m, const char *share_id)
 {
     const struct alq_watched *w = alq_shares_find(&m->shares, share_id);
-    return w ? &w->f.usage : NULL;
+    return w ? &alq_watched_figures(w)->usage : NULL;
 }

@@ -17,6 +17,7 @@ static void watched_free(struct alq_watched *w)
     if (w) {
         free(w->pod);
         free(w->container);
+        free(w->f);
     }
     free(w);
 }
@@ -153,9 +154,38 @@ uint32_t alq_watched_cores_pct(const struct alq_watched *w)
     return w->share->is_admin ? 0 : alq_share_cores_in_force(w->share);
 }
 
+static const struct alq_figures unused = {.correction.time_ppm = ALQ_TIME_CORRECTION_ONE};
+
+const struct alq_figures *alq_watched_figures(const struct alq_watched *w)
+{
+    return w->f ? w->f : &unused;
+}
+
+void alq_watched_get(const struct alq_watched *w, struct alq_figures *f)
+{
+    *f = *alq_watched_figures(w);
+    if (!w->is_read)
+        f->correction.time_ppm = 0;
+}
+
+void alq_watched_set(struct alq_watched *w, const struct alq_figures *f)
+{
+    struct alq_figures kept = *f;
+    /* Bytes: were some padding to differ, figures of nothing would be kept, no more. */
+    const void *bytes = &kept, *bytes_unused = &unused;
+    if (!kept.correction.time_ppm)
+        kept.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
+    if (!w->f && memcmp(bytes, bytes_unused, sizeof(kept)) != 0 && !(w->f = malloc(sizeof(*w->f))))
+        return;
+    if (w->f)
+        *w->f = kept;
+    w->is_read = f->correction.time_ppm != 0;
+}
+
 uint64_t alq_watched_overhead(const struct alq_watched *w)
 {
-    int64_t bytes = (int64_t)w->f.usage.overhead_bytes + w->f.correction.overhead_bytes;
+    const struct alq_figures *f = alq_watched_figures(w);
+    int64_t bytes = (int64_t)f->usage.overhead_bytes + f->correction.overhead_bytes;
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
@@ -210,7 +240,9 @@ static void see_share(struct sync *s, const struct alq_claim_spec *claim,
         return;
     }
     if (strcmp(w->gpu_uuid, share->gpu_uuid) != 0) { /* allocated anew elsewhere */
-        memset(&w->f, 0, sizeof(w->f));
+        free(w->f);
+        w->f = NULL;
+        w->is_read = 0;
         memset(&w->lend, 0, sizeof(w->lend));
     }
     snprintf(w->gpu_uuid, sizeof(w->gpu_uuid), "%s", share->gpu_uuid);

@@ -24,8 +24,9 @@ struct alq_watched {
     const char *labels;                 /* those of a share's metrics, between label and unlabel */
     uint32_t fixed;                     /* bytes of labels before pod and container */
     unsigned unseen; /* rounds in a row in which NVML listed none of its processes */
-    struct alq_figures f;
     struct alq_lend lend;
+    int is_read;           /* the correction in force is known; see round.c */
+    struct alq_figures *f; /* owned; NULL: it has not been used */
 };
 
 struct alq_shares {
@@ -50,6 +51,14 @@ int alq_watched_is_enforced(const struct alq_shares *shares, const struct alq_wa
 /* 0 for adminAccess */
 uint64_t alq_watched_limit_bytes(const struct alq_watched *w);
 uint32_t alq_watched_cores_pct(const struct alq_watched *w);
+
+/* The figures; of a share that has not been used, those of nothing. */
+const struct alq_figures *alq_watched_figures(const struct alq_watched *w);
+
+/* The same for a round to work on, and what it has made of them. Without memory the old ones stay.
+ */
+void alq_watched_get(const struct alq_watched *w, struct alq_figures *f);
+void alq_watched_set(struct alq_watched *w, const struct alq_figures *f);
 
 struct alq_watched *alq_shares_find(const struct alq_shares *shares, const char *id);
 

@@ -28,7 +28,7 @@ static int start(void **state)
 {
     (void)state;
     watched.unseen = 0;
-    watched.f = (struct alq_figures){.usage = {.flaw = NULL}};
+    alq_watched_set(&watched, &(struct alq_figures){0});
     monitor = (struct alq_monitor){.shares = {.all = all, .count = 1}};
     files.mounts = (struct alq_mounts *)(void *)&files; /* only that there is one counts */
     process = (struct alq_process_sample){.pid = 4711, .used_bytes = 1 << 20};
@@ -50,6 +50,8 @@ static int end(void **state)
 {
     (void)state;
     free(ended); /* the sample is ours */
+    free(watched.f);
+    watched.f = NULL;
     return 0;
 }
 
@@ -57,7 +59,7 @@ static void rounds(unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         alq_monitor_note(&monitor, ended);
-    watched.f = ended->shares[0].f;
+    alq_watched_set(&watched, &ended->shares[0].f);
 }
 
 /* id NULL: nothing is wrong. Else there is this one, and its text has the words. */

@@ -62,16 +62,21 @@ static void sync_over_500_pods_that_come_and_go_keeps_the_living_alone(void **st
 static void sync_of_a_share_that_stays_keeps_its_figures(void **state)
 {
     struct alq_shares shares = {.cfg = &cfg};
+    struct alq_figures f;
     (void)state;
     world_start();
     world_prepared(7);
     sync_and_label(&shares, 1);
-    shares.all[0]->f.used_ns = 42;
+    assert_null(shares.all[0]->f); /* it has not been used */
+    alq_watched_get(shares.all[0], &f);
+    assert_int_equal(f.correction.time_ppm, 0); /* nor has a round read it */
+    f.used_ns = 42;
+    alq_watched_set(shares.all[0], &f);
     for (unsigned n = 0; n < 5; n++)
         world_prepared(n);
     sync_and_label(&shares, 6);
-    assert_int_equal(alq_shares_find(&shares, "u7-0")->f.used_ns, 42);
-    assert_int_equal(alq_shares_find(&shares, "u3-0")->f.used_ns, 0);
+    assert_int_equal(alq_watched_figures(alq_shares_find(&shares, "u7-0"))->used_ns, 42);
+    assert_int_equal(alq_watched_figures(alq_shares_find(&shares, "u3-0"))->used_ns, 0);
     alq_shares_clear(&shares);
     world_stop();
 }

@@ -226,10 +226,12 @@ struct fat_entry {
 
 #define FAT_COMPRESSED 0xa000u /* LZ4, Zstandard */
 
+/* No magic number has a zero byte, and PTX may be shorter than one. */
 static uint32_t magic_of(const char *image)
 {
-    uint32_t magic;
-    __builtin_memcpy(&magic, image, sizeof(magic));
+    uint32_t magic = 0;
+    for (unsigned i = 0; i < sizeof(magic) && image[i]; i++)
+        magic |= (uint32_t)(unsigned char)image[i] << 8 * i;
     return magic;
 }
 

@@ -8,4 +8,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 CC=clang exec tools/build.sh "${1:?BUILD_DIR}/fuzz" -Dfuzzers=true -Dtests=false -Db_sanitize=address,undefined \
-    -Db_lundef=false '-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -O1' -- fuzzers
+    -Db_lundef=false '-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -O1 -Werror=incompatible-pointer-types' -- fuzzers

@@ -22,7 +22,7 @@ static void check(const json_t *object)
     int rc = alq_share_config_apply(object, &tuning, &err);
     REQUIRE(rc == err.code);
     if (rc) {
-        REQUIRE((rc == ALQ_EINVAL || rc == ALQ_ENOTSUP) && err.text[0]);
+        REQUIRE((rc == ALQ_EINVAL || rc == ALQ_ERANGE) && err.text[0]);
         return;
     }
     REQUIRE(tuning.policy <= ALQ_POLICY_NONE && tuning.priority <= 1 && tuning.log_level <= 4);

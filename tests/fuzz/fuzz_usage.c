@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         data++, len--;
     size_t at = is_whole ? counters : 0, n = len < sizeof(head) - at ? len : sizeof(head) - at;
     memcpy(head + at, data, n);
-    usage.flaw = alq_usage_judge(head, &usage.counters);
+    usage.flaw = alq_usage_judge(head, &usage);
     for (; !usage.flaw && len >= sizeof(struct alq_slot); len -= sizeof(struct alq_slot)) {
         struct alq_slot slot;
         memcpy(&slot, data, sizeof(slot));

@@ -68,7 +68,6 @@ void alq_round_before(struct alq_round *r)
 
 static void read_usage(const struct alq_round *r, struct alq_round_share *s)
 {
-    const char *had = s->f.usage.flaw;
     if (s->f.pause) {
         s->f.pause--;
         return;
@@ -87,7 +86,9 @@ static void read_usage(const struct alq_round *r, struct alq_round_share *s)
                      "a container makes its files longer than they are; they are cut");
         s->f.trimmed_bytes += alq_usage_trim(dir);
     }
-    if (s->f.usage.flaw && s->f.usage.flaw != had)
+    /* Once is no flaw: the files may be being made. */
+    s->f.flawed_rounds = s->f.usage.flaw ? s->f.flawed_rounds + 1 : 0;
+    if (s->f.flawed_rounds == 2)
         alq_warn(ALQ_LOG_KV({"share", s->id}), "usage file: %s; its figures are zero",
                  s->f.usage.flaw);
 }

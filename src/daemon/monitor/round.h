@@ -27,6 +27,7 @@ struct alq_figures {
     struct alq_time_sums time;
     uint64_t charged_ns;    /* seen in the last round */
     uint64_t trimmed_bytes; /* cut off its files so far */
+    unsigned flawed_rounds; /* in a row, this one too */
     unsigned pause;         /* rounds to leave its file alone, since that cost too much */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vgpu/config.h"
 
+#include "vgpu/arith.h"
 #include "vgpu/log.h"
 #include "vgpu/sys.h"
 #include "vgpu/text.h"
@@ -248,18 +249,13 @@ static int open_env_file(struct alq_config *config)
     return alq_config_go_private(config, file, config->env.usage_path, rc);
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The file remembers the first limit that a process brought: a later, larger one does not count. */
 static uint64_t remembered(uint64_t *word, uint64_t limit)
 {
     uint64_t have = 0;
     if (__atomic_compare_exchange_n(word, &have, limit, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return limit;
-    return min_u64(have, limit);
+    return alq_min(have, limit);
 }
 
 struct alq_share *alq_config_env_share(struct alq_config *config, const char *uuid, uint32_t index)

@@ -236,11 +236,6 @@ COPIES_SHAPE_ASYNC(cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D_PEER, PEER_BOX_OF,
 
 /* ---- batches: one piece of work, as large as all that is within the device ------------------ */
 
-static uint64_t sum(uint64_t bytes, uint64_t more)
-{
-    return bytes > UINT64_MAX - more ? UINT64_MAX : bytes + more;
-}
-
 static uint64_t batch_bytes(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes,
                             size_t count)
 {
@@ -249,7 +244,7 @@ static uint64_t batch_bytes(const CUdeviceptr *to, const CUdeviceptr *from, cons
         return 0;
     for (size_t i = 0; to && from && sizes && i < count; i++)
         if (is_within(UNIFIED(to[i]), UNIFIED(from[i])))
-            bytes = sum(bytes, sizes[i]);
+            bytes = alq_sum(bytes, sizes[i]);
     return bytes;
 }
 
@@ -267,7 +262,8 @@ static uint64_t boxes_bytes(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
         return 0;
     for (size_t i = 0; list && i < count; i++)
         if (is_within(end_of(&list[i].dst), end_of(&list[i].src)))
-            bytes = sum(bytes, alq_product(alq_product(list[i].extent.width, list[i].extent.height),
+            bytes =
+                alq_sum(bytes, alq_product(alq_product(list[i].extent.width, list[i].extent.height),
                                            list[i].extent.depth));
     return bytes;
 }
@@ -278,7 +274,7 @@ static uint64_t unpacked_bytes(const CUmemDecompressParams *list, size_t count)
     if (!is_gated())
         return 0;
     for (size_t i = 0; list && i < count; i++)
-        bytes = sum(bytes, list[i].dstNumBytes ? list[i].dstNumBytes : list[i].srcNumBytes);
+        bytes = alq_sum(bytes, list[i].dstNumBytes ? list[i].dstNumBytes : list[i].srcNumBytes);
     return bytes;
 }
 

@@ -6,6 +6,7 @@
 #ifndef ALQ_VGPU_GATED_H
 #define ALQ_VGPU_GATED_H
 
+#include "vgpu/arith.h"
 #include "vgpu/driver.h"
 #include "vgpu/submit.h"
 
@@ -19,12 +20,6 @@ struct alq_gated {
 static inline uint32_t alq_size_class(uint64_t amount)
 {
     return amount ? 63u - (uint32_t)__builtin_clzll(amount) : 0;
-}
-
-static inline uint64_t alq_product(uint64_t x, uint64_t y)
-{
-    uint64_t all;
-    return __builtin_mul_overflow(x, y, &all) ? UINT64_MAX : all;
 }
 
 /* The stream that NULL means in the _ptsz and _ptds forms. */

@@ -5,6 +5,7 @@
  */
 #include "vgpu/memory/alloc.h"
 
+#include "vgpu/arith.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/pool.h"
 #include "vgpu/memory/spill.h"
@@ -167,16 +168,13 @@ ALQ_HOOK CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int
 static CUresult settle_pitch(CUresult result, struct alq_ticket *t, CUdeviceptr ptr, uint64_t pitch,
                              uint64_t height)
 {
-    uint64_t truth;
-
     if (!t->dev)
         return result;
     if (result != CUDA_SUCCESS) {
         alq_ticket_give_back(t);
         return result;
     }
-    if (__builtin_mul_overflow(pitch, height, &truth))
-        truth = UINT64_MAX;
+    const uint64_t truth = alq_product(pitch, height);
     /* One kind alone is moved, so the slack of a pitched allocation is counted with it. */
     uint64_t had = t->counted_bytes, want = truth + alq_slack(truth);
     bool fits =

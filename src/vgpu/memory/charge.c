@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vgpu/memory/charge.h"
 
+#include "vgpu/arith.h"
 #include "vgpu/clock.h"
 #include "vgpu/doors/known.h"
 #include "vgpu/log.h"
@@ -10,11 +11,6 @@
 
 #define TEND_INTERVAL_NS 500000000u
 #define ATTEMPTS 4
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 enum book { BOOK_DEVICE, BOOK_HOST };
 
@@ -62,8 +58,8 @@ static void give(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t
             continue;
         uint32_t number;
         struct alq_slot *slot = slot_of(dev->share[i], book, &number);
-        uint64_t c = min_u64(counted, slot->counted_bytes),
-                 o = min_u64(overhead, slot->overhead_bytes);
+        uint64_t c = alq_min(counted, slot->counted_bytes),
+                 o = alq_min(overhead, slot->overhead_bytes);
         show(slot, -c, -o);
         alq_ledger_give(section, number, c + o);
         counted -= c;
@@ -87,7 +83,7 @@ static bool take(struct alq_dev *dev, enum book book, uint64_t counted, uint64_t
         struct alq_slot *slot = slot_of(share, book, &number);
         uint64_t got =
             alq_ledger_take(section, number, is_last ? rest : 1, rest, ceiling_of(share, book));
-        uint64_t c = min_u64(counted, got), o = got - c;
+        uint64_t c = alq_min(counted, got), o = got - c;
         show(slot, c, o);
         counted -= c;
         overhead -= o;
@@ -137,12 +133,10 @@ void alq_charge_refused(struct alq_dev *dev, enum alq_family family, uint64_t co
                         uint64_t overhead_bytes)
 {
     struct alq_line line;
-    uint64_t bytes;
+    const uint64_t bytes = alq_sum(counted_bytes, overhead_bytes);
 
     if (alq_core_attach() != 0)
         return;
-    if (__builtin_add_overflow(counted_bytes, overhead_bytes, &bytes))
-        bytes = UINT64_MAX;
     struct alq_usage_section *section = dev->share[0]->section;
     __atomic_fetch_add(&section->counters.refusals, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&section->refused[family], 1, __ATOMIC_RELAXED);
@@ -190,9 +184,7 @@ static struct position position_of(const struct alq_dev *dev, enum book book)
         uint32_t number;
         slot_of(dev->share[i], book, &number);
         at.own_bytes += alq_ledger_held(section, number);
-        if (__builtin_add_overflow(at.ceiling_bytes, ceiling_of(dev->share[i], book),
-                                   &at.ceiling_bytes))
-            at.ceiling_bytes = UINT64_MAX;
+        at.ceiling_bytes = alq_sum(at.ceiling_bytes, ceiling_of(dev->share[i], book));
     }
     return at;
 }
@@ -242,7 +234,7 @@ uint64_t alq_charge_wait_ns(const struct alq_dev *dev, uint64_t bytes, uint64_t 
         wait_s = its > wait_s ? its : wait_s;
     }
     struct position at = position_of(dev, BOOK_DEVICE);
-    at.own_bytes -= min_u64(left_bytes, at.own_bytes);
+    at.own_bytes -= alq_min(left_bytes, at.own_bytes);
     bool can_fit = wait_s && (has_place(at, bytes) ||
                               (spill_bytes && has_place(position_of(dev, BOOK_HOST), spill_bytes)));
     return can_fit ? wait_s * 1000000000u : 0;
@@ -273,7 +265,7 @@ void alq_charge_move(struct alq_dev *dev, int64_t bytes)
     for (uint32_t i = dev->share_count; i-- > 0 && rest;) {
         uint32_t number;
         struct alq_slot *slot = slot_of(dev->share[i], BOOK_DEVICE, &number);
-        uint64_t part = min_u64(rest, bytes > 0 ? slot->overhead_bytes : slot->counted_bytes);
+        uint64_t part = alq_min(rest, bytes > 0 ? slot->overhead_bytes : slot->counted_bytes);
         show(slot, bytes > 0 ? part : 0 - part, bytes > 0 ? 0 - part : part);
         rest -= part;
     }
@@ -301,7 +293,7 @@ void alq_charge_exported(struct alq_dev *dev, int64_t bytes)
     for (uint32_t i = 0; i < dev->share_count; i++) {
         uint32_t number;
         struct alq_slot *slot = slot_of(dev->share[i], BOOK_DEVICE, &number);
-        uint64_t part = min_u64(rest, alq_ledger_held(dev->share[i]->section, number));
+        uint64_t part = alq_min(rest, alq_ledger_held(dev->share[i]->section, number));
         __atomic_store_n(&slot->exported_bytes, part, __ATOMIC_RELAXED);
         rest -= part;
     }
@@ -351,9 +343,8 @@ void alq_room_of(struct alq_share *const *shares, uint32_t count, struct alq_roo
         uint64_t total = alq_ledger_total(shares[i]->section),
                  ceiling = ceiling_of(shares[i], BOOK_DEVICE);
         out->held_bytes += total;
-        if (ceiling > total &&
-            __builtin_add_overflow(out->free_bytes, ceiling - total, &out->free_bytes))
-            out->free_bytes = UINT64_MAX;
+        if (ceiling > total)
+            out->free_bytes = alq_sum(out->free_bytes, ceiling - total);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "vgpu/arith.h"
 #include "vgpu/sys.h"
 #include "vgpu/text.h"
 
@@ -12,11 +13,6 @@
 #define WRAPPER_MAGIC 0x466243b1u
 #define ELF_MAGIC 0x464c457fu
 #define FILE_BYTES_MAX (1ull << 30) /* larger ones are not read */
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
 
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
@@ -129,16 +125,12 @@ static uint64_t declared(struct scan *s)
             skip_past(s, ")");
         } else if (is(&word, "[") && more(s)) {
             word = token(s);
-            if (!is(&word, "]") && __builtin_mul_overflow(count, number(&word), &count))
-                count = UINT64_MAX;
+            count = is(&word, "]") ? count : alq_product(count, number(&word));
         } else if (*word.at == '.') {
             uint64_t its = type_bytes(&word, &vector);
             element = its ? its : element;
         } else if (is(&word, ",") || is(&word, "=") || is(&word, ";")) {
-            uint64_t bytes = element * vector;
-            if (__builtin_mul_overflow(bytes, count, &bytes))
-                bytes = UINT64_MAX;
-            sum = add(sum, is_named ? bytes : 0);
+            sum = alq_sum(sum, is_named ? alq_product(element * vector, count) : 0);
             count = 1;
             is_named = false;
             if (is(&word, "=")) /* its values are in the text, and so are other names' after it */
@@ -165,7 +157,7 @@ static uint64_t variables_of_ptx(const char *text, uint64_t bytes)
         /* After .ptr it says where a parameter points. */
         bool is_declaration = is(&word, ".global") && !is(&last, ".ptr");
         uint64_t its = is_declaration ? declared(&s) : 0;
-        sum = add(sum, is_extern ? 0 : its);
+        sum = alq_sum(sum, is_extern ? 0 : its);
         if (is_declaration || is(&word, ";"))
             is_extern = false;
         last = word;
@@ -203,7 +195,7 @@ static uint64_t variables_of_cubin(const char *image, uint64_t bytes)
                             image + names.sh_offset + names.sh_size};
         if (section.sh_type == SHT_NOBITS && section.sh_name < names.sh_size &&
             starts(&name, global))
-            sum = add(sum, section.sh_size);
+            sum = alq_sum(sum, section.sh_size);
     }
     return sum;
 }
@@ -286,7 +278,7 @@ struct alq_image alq_image_measure(const void *image)
         return (struct alq_image){0, 0};
     if (magic_of(at) == FAT_MAGIC) {
         __builtin_memcpy(&fat, at, sizeof(fat));
-        return measure(at, add(fat.header_bytes, fat.bytes));
+        return measure(at, alq_sum(fat.header_bytes, fat.bytes));
     }
     if (magic_of(at) == ELF_MAGIC) {
         __builtin_memcpy(&elf, at, sizeof(elf));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vgpu/memory/pool.h"
 
+#include "vgpu/arith.h"
 #include "vgpu/clock.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
@@ -45,11 +46,6 @@ static void unlock(void)
     alq_lock_drop(&alq_process_page()->lock_pool);
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool is_of_graphs(const struct alq_pool *pool)
 {
     return pool - pools < ALQ_DEVICES_MAX;
@@ -84,7 +80,7 @@ static bool ask_used(const struct alq_pool *pool, uint64_t *bytes)
 static void show(struct alq_pool *pool)
 {
     uint64_t total = pool->counted_bytes + pool->overhead_bytes,
-             counted = min_u64(pool->live_bytes, total);
+             counted = alq_min(pool->live_bytes, total);
     bool is_loose = (total > pool->live_bytes || pool->is_untold) && !pool->is_closed;
 
     alq_charge_move(pool->dev, (int64_t)(counted - pool->counted_bytes));
@@ -123,7 +119,7 @@ static uint64_t book(struct alq_pool *pool, uint64_t reserved, bool is_strict)
         alq_charge_taken(pool->dev, 0, want - have);
         pool->overhead_bytes += want - have;
     } else if (want < have) {
-        uint64_t overhead = min_u64(have - want, pool->overhead_bytes);
+        uint64_t overhead = alq_min(have - want, pool->overhead_bytes);
         uint64_t counted = have - want - overhead;
         alq_uncharge(pool->dev, counted, overhead);
         pool->overhead_bytes -= overhead;
@@ -253,17 +249,16 @@ static enum alq_place try_places(struct alq_dev *dev, const struct wish *wish)
  * the longest. A signal ends a nap, not the wait. */
 static enum alq_place wait_for_room(struct alq_dev *dev, const struct wish *wish)
 {
-    uint64_t bytes, wait_ns, start_ns, nap_ns;
+    const uint64_t bytes = alq_sum(wish->counted_bytes, wish->overhead_bytes);
+    uint64_t wait_ns, start_ns, nap_ns;
 
-    if (__builtin_add_overflow(wish->counted_bytes, wish->overhead_bytes, &bytes))
-        bytes = UINT64_MAX;
     wait_ns = alq_charge_wait_ns(dev, bytes, wish->spill_bytes, alq_export_left_bytes(dev));
 
     if (wait_ns == 0)
         return ALQ_PLACE_NONE;
     start_ns = alq_clock_ns();
     for (nap_ns = NAP_FIRST_NS; alq_clock_ns() - start_ns < wait_ns;
-         nap_ns = min_u64(nap_ns * 2, NAP_LAST_NS)) {
+         nap_ns = alq_min(nap_ns * 2, NAP_LAST_NS)) {
         alq_sys_sleep_ns(nap_ns);
         enum alq_place place = try_places(dev, wish);
         if (place != ALQ_PLACE_NONE)
@@ -383,7 +378,7 @@ void alq_pool_freed(uint32_t number, uint64_t bytes)
     struct alq_pool *pool = &pools[number], gone = {.dev = NULL};
 
     lock();
-    pool->live_bytes -= min_u64(bytes, pool->live_bytes);
+    pool->live_bytes -= alq_min(bytes, pool->live_bytes);
     bool is_gone = pool->is_closed && pool->live_bytes == 0;
     if (is_gone) {
         gone = *pool;

@@ -6,16 +6,12 @@
  */
 #include <stdbool.h>
 
+#include "vgpu/arith.h"
 #include "vgpu/context.h"
 #include "vgpu/driver.h"
 #include "vgpu/memory/charge.h"
 #include "vgpu/memory/export.h"
 #include "vgpu/memory/pool.h"
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The room of the current device's shares; false: the driver's answer stands. */
 static bool room_now(CUresult result, struct alq_room *room)
@@ -42,9 +38,9 @@ ALQ_HOOK CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (!room_now(result, &room))
         return result;
     if (free_bytes)
-        *free_bytes = min_u64(*free_bytes, room.free_bytes);
+        *free_bytes = alq_min(*free_bytes, room.free_bytes);
     if (total_bytes)
-        *total_bytes = min_u64(*total_bytes, room.limit_bytes);
+        *total_bytes = alq_min(*total_bytes, room.limit_bytes);
     return result;
 }
 
@@ -58,9 +54,9 @@ ALQ_HOOK CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_byt
     if (!room_now(result, &room))
         return result;
     if (free_bytes)
-        *free_bytes = (unsigned int)min_u64(*free_bytes, room.free_bytes);
+        *free_bytes = (unsigned int)alq_min(*free_bytes, room.free_bytes);
     if (total_bytes)
-        *total_bytes = (unsigned int)min_u64(*total_bytes, room.limit_bytes);
+        *total_bytes = (unsigned int)alq_min(*total_bytes, room.limit_bytes);
     return result;
 }
 
@@ -71,7 +67,7 @@ ALQ_HOOK CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     CUresult result = ALQ_CALL(cuDeviceTotalMem_v2, bytes, device);
     struct alq_dev *dev = result == CUDA_SUCCESS && alq_core_is_on() ? alq_dev_of(device) : NULL;
     if (dev && bytes)
-        *bytes = min_u64(*bytes, alq_dev_limit_bytes(dev));
+        *bytes = alq_min(*bytes, alq_dev_limit_bytes(dev));
     return result;
 }
 
@@ -82,6 +78,6 @@ ALQ_HOOK CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
     CUresult result = ALQ_CALL(cuDeviceTotalMem, bytes, device);
     struct alq_dev *dev = result == CUDA_SUCCESS && alq_core_is_on() ? alq_dev_of(device) : NULL;
     if (dev && bytes)
-        *bytes = (unsigned int)min_u64(*bytes, alq_dev_limit_bytes(dev));
+        *bytes = (unsigned int)alq_min(*bytes, alq_dev_limit_bytes(dev));
     return result;
 }

@@ -5,13 +5,9 @@
  * which is as large as the card on current ones, is shown no larger than the limit. The driver is
  * asked first; its errors pass.
  */
+#include "vgpu/arith.h"
 #include "vgpu/driver.h"
 #include "vgpu/nvml/device.h"
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* The whole of what NVML counts by version 1's structure; protected memory of confidential
  * computing is that, too. */
@@ -27,8 +23,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
             !alq_nvml_shares_of(device, &s))                                                       \
             return result;                                                                         \
         alq_nvml_room(&s, &room);                                                                  \
-        memory->total = min_u64(memory->total, room.limit_bytes);                                  \
-        memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);             \
+        memory->total = alq_min(memory->total, room.limit_bytes);                                  \
+        memory->free = alq_min(alq_min(memory->free, room.free_bytes), memory->total);             \
         memory->used = memory->total - memory->free;                                               \
         return result;                                                                             \
     }
@@ -47,9 +43,9 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device,
     if (result != NVML_SUCCESS || !size || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
         return result;
     uint64_t limit_kib = alq_shares_limit_bytes(s.share, s.count) / 1024;
-    size->protectedMemSizeKib = min_u64(size->protectedMemSizeKib, limit_kib);
+    size->protectedMemSizeKib = alq_min(size->protectedMemSizeKib, limit_kib);
     size->unprotectedMemSizeKib =
-        min_u64(size->unprotectedMemSizeKib, limit_kib - size->protectedMemSizeKib);
+        alq_min(size->unprotectedMemSizeKib, limit_kib - size->protectedMemSizeKib);
     return result;
 }
 
@@ -64,9 +60,9 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
         return result;
     alq_nvml_room(&s, &room);
-    memory->total = min_u64(memory->total, room.limit_bytes);
-    memory->free = min_u64(min_u64(memory->free, room.free_bytes), memory->total);
-    memory->used = min_u64(room.held_bytes, memory->total - memory->free);
+    memory->total = alq_min(memory->total, room.limit_bytes);
+    memory->free = alq_min(alq_min(memory->free, room.free_bytes), memory->total);
+    memory->used = alq_min(room.held_bytes, memory->total - memory->free);
     memory->reserved = memory->total - memory->free - memory->used;
     return result;
 }
@@ -80,8 +76,8 @@ ALQ_HOOK nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1M
     nvmlReturn_t result = ALQ_CALL_NVML(nvmlDeviceGetBAR1MemoryInfo, device, memory);
     if (result != NVML_SUCCESS || !memory || !alq_core_is_on() || !alq_nvml_shares_of(device, &s))
         return result;
-    memory->bar1Total = min_u64(memory->bar1Total, alq_shares_limit_bytes(s.share, s.count));
-    memory->bar1Used = min_u64(memory->bar1Used, memory->bar1Total);
+    memory->bar1Total = alq_min(memory->bar1Total, alq_shares_limit_bytes(s.share, s.count));
+    memory->bar1Used = alq_min(memory->bar1Used, memory->bar1Total);
     memory->bar1Free = memory->bar1Total - memory->bar1Used;
     return result;
 }

@@ -4,7 +4,8 @@
 
 #include <event2/event.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "base/monotonic.h"
 
 #define NS_PER_US 1000ll
 #define US_PER_S 1000000ll
@@ -17,10 +18,8 @@ struct alq_timer {
 
 static int64_t now_ns(void *arg)
 {
-    struct timespec ts;
     (void)arg;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 * ALQ_NS_PER_MS + ts.tv_nsec;
+    return alq_now_ns();
 }
 
 static void on_time(evutil_socket_t fd, short what, void *arg)

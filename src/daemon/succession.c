@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/state/record.h"
 #include "daemon/state/store.h"
 
@@ -48,13 +48,6 @@ static void arm_step(struct alq_succession *s)
 {
     const struct timeval step = {.tv_usec = ALQ_SUCCESSION_STEP_MS * 1000};
     event_add(s->step, &step);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
 static void let_go(int *fd)
@@ -90,7 +83,7 @@ static void format_note(const struct alq_succession *s, char text[96])
 static void choose(struct alq_succession *s)
 {
     char text[96];
-    s->chosen_ns = now_ns();
+    s->chosen_ns = alq_now_ns();
     s->asked_steps = ASK_STEPS; /* asks again at once */
     format_note(s, text);
     if (s->lock >= 0 && s->is_shared)

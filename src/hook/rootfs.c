@@ -214,11 +214,6 @@ bool alq_is_regular(int fd)
     return type_of(fd) == ALQ_S_FILE;
 }
 
-bool alq_is_directory(int fd)
-{
-    return type_of(fd) == ALQ_S_DIR;
-}
-
 static int reopen(const struct alq_rootfs *rootfs, int fd, int flags)
 {
     char name[16];

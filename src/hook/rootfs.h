@@ -47,7 +47,6 @@ int alq_rootfs_list(const struct alq_rootfs *rootfs, const char *path,
                     bool (*on_name)(void *arg, int dir, const char *name), void *arg);
 
 bool alq_is_regular(int fd);
-bool alq_is_directory(int fd);
 
 /* "/proc/self/fd/<fd>", for calls that take paths alone. */
 #define ALQ_FD_PATH_BYTES 32

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/listen.h"
 
 #define ALQ_LOG_MODULE "grpc"
@@ -51,13 +51,6 @@ struct alq_grpc_server {
     unsigned connection_count;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static void connection_free(struct connection *c)
 {
     LIST_REMOVE(c, link);
@@ -78,7 +71,7 @@ static void arm_deadline(struct connection *c)
         event_del(c->deadline);
         return;
     }
-    int64_t left = at - now_ns();
+    int64_t left = at - alq_now_ns();
     if (left < 0)
         left = 0;
     struct timeval tv = {.tv_sec = left / 1000000000, .tv_usec = left % 1000000000 / 1000 + 1};
@@ -114,7 +107,7 @@ static void on_read(struct bufferevent *bev, void *arg)
     struct connection *c = arg;
     struct evbuffer *in = bufferevent_get_input(bev);
     for (size_t len; (len = evbuffer_get_contiguous_space(in)) && !c->is_closing;) {
-        if (alq_grpc_session_feed(c->session, evbuffer_pullup(in, (ssize_t)len), len, now_ns()))
+        if (alq_grpc_session_feed(c->session, evbuffer_pullup(in, (ssize_t)len), len, alq_now_ns()))
             c->is_closing = 1;
         evbuffer_drain(in, len);
     }
@@ -147,7 +140,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     struct connection *c = arg;
-    alq_grpc_session_expire(c->session, now_ns());
+    alq_grpc_session_expire(c->session, alq_now_ns());
     pump(c);
 }
 

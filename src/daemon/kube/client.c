@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/kube/credentials.h"
 #include "daemon/monitor/metrics.h"
 
@@ -95,18 +95,6 @@ struct alq_kube {
     int is_refresh_broken; /* logged */
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
-static int64_t now_ms(void)
-{
-    return now_ns() / 1000000;
-}
-
 /* ---- credentials --------------------------------------------------------------------------------
  */
 
@@ -160,9 +148,9 @@ static void refresh_credentials(struct alq_kube *kube, int is_forced)
 {
     struct alq_err err = ALQ_ERR_INIT;
     int is_changed;
-    if (!is_forced && now_ms() - kube->refreshed_ms < REFRESH_MS)
+    if (!is_forced && alq_now_ms() - kube->refreshed_ms < REFRESH_MS)
         return;
-    kube->refreshed_ms = now_ms();
+    kube->refreshed_ms = alq_now_ms();
     if (alq_credentials_refresh(&kube->credentials, &is_changed, &err)) {
         if (!kube->is_refresh_broken)
             alq_warn(NULL, "credentials cannot be read again, the old ones stay: %s", err.text);
@@ -293,7 +281,7 @@ static int call_start(struct alq_kube_call *call)
     curl_slist_free_all(call->headers);
     curl_slist_free_all(call->connect_to);
     call->headers = call->connect_to = NULL;
-    call->started_ns = now_ns();
+    call->started_ns = alq_now_ns();
     call->len = 0;
     call->is_too_long = 0;
     call->reason[0] = '\0';
@@ -480,7 +468,7 @@ static void count(const struct alq_kube_call *call, long status)
     snprintf(code, sizeof(code), "%ld", status);
     alq_metric_add(ALQ_METRIC_API_REQUESTS, 1, verb, code);
     if (!call->watch)
-        alq_metric_observe(ALQ_METRIC_API_REQUEST_DURATION, now_ns() - call->started_ns, verb,
+        alq_metric_observe(ALQ_METRIC_API_REQUEST_DURATION, alq_now_ns() - call->started_ns, verb,
                            NULL);
 }
 
@@ -626,7 +614,7 @@ struct alq_kube *alq_kube_new(const struct alq_config *cfg, struct event_base *b
     kube->base = base;
     if (alq_credentials_load(cfg->kubeconfig, ALQ_SERVICE_ACCOUNT_DIR, &kube->credentials, err))
         goto fail;
-    kube->refreshed_ms = now_ms();
+    kube->refreshed_ms = alq_now_ms();
     if (curl_global_init(CURL_GLOBAL_DEFAULT)) {
         alq_err_set(err, ALQ_EIO, "libcurl does not start");
         goto fail;

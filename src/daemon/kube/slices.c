@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/findings.h"
 #include "daemon/kube/client.h"
 #include "daemon/kube/pool.h"
@@ -92,13 +92,6 @@ struct alq_slices {
 
 static void read_next(struct alq_slices *s);
 static void sync_slices(struct alq_slices *s);
-
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 /* ---- waiting ------------------------------------------------------------------------------------
  */
@@ -393,7 +386,7 @@ static void on_watch_end(void *arg, int status, const struct alq_err *err)
         return;
     }
     /* A stream that ends as soon as it begins must not become a busy loop. */
-    if (err || now_ms() - s->watch_started_ms < 1000) {
+    if (err || alq_now_ms() - s->watch_started_ms < 1000) {
         wait_longer(&s->read_backoff, alq_kube_retry_after_ms(s->kube));
         return;
     }
@@ -420,7 +413,7 @@ static struct alq_kube_call *start_watch(struct alq_slices *s, const char *path,
                   "%s&watch=true&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%ld",
                   path, version, seconds)
             : NULL;
-    s->watch_started_ms = now_ms();
+    s->watch_started_ms = alq_now_ms();
     if (!whole) {
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
         return NULL;
@@ -573,7 +566,7 @@ static void on_written(void *arg, int status, json_t *body, const struct alq_err
 /* Whether a write may go out now; else the timer is set. */
 static int may_write(struct alq_slices *s)
 {
-    int64_t now = now_ms(), refills = (now - s->refilled_ms) / WRITE_REFILL_MS;
+    int64_t now = alq_now_ms(), refills = (now - s->refilled_ms) / WRITE_REFILL_MS;
     if (refills > 0) {
         s->refilled_ms += refills * WRITE_REFILL_MS;
         s->writes_left = refills > WRITES_BURST - s->writes_left
@@ -698,7 +691,7 @@ struct alq_slices *alq_slices_new(const struct alq_config *cfg, struct alq_kube 
     s->report.events = events;
     s->server_minor = s->taintless_minor = -1;
     s->writes_left = WRITES_BURST;
-    s->refilled_ms = now_ms();
+    s->refilled_ms = alq_now_ms();
     s->observed = json_object();
     s->pending = json_object();
     s->deleted = json_object();

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "base/utf8.h"
 #include "daemon/cdi/cdi.h"
 #include "daemon/monitor/metrics.h"
@@ -223,19 +223,12 @@ static void batch_put(struct batch *b)
     batch_free(b);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void count(const struct batch *b, const struct alq_err *err)
 {
     const char *method = b->is_prepare ? "prepare" : "unprepare";
     const char *kind = err ? alq_err_name(err->code) : "ok";
     alq_metric_add(ALQ_METRIC_REQUESTS, 1, method, kind);
-    alq_metric_observe(ALQ_METRIC_REQUEST_DURATION, now_ns() - b->came_ns, method, NULL);
+    alq_metric_observe(ALQ_METRIC_REQUEST_DURATION, alq_now_ns() - b->came_ns, method, NULL);
     if (err)
         alq_metric_add(ALQ_METRIC_ERRORS, 1, kind, NULL);
 }
@@ -299,7 +292,7 @@ static struct batch *batch_new(const struct service *service, struct alq_grpc_ca
     b->service = service;
     b->call = call;
     b->is_prepare = is_prepare;
-    b->came_ns = now_ns();
+    b->came_ns = alq_now_ns();
     for (size_t i = 0; i < count; i++) {
         struct item *item = &b->items[b->count];
         size_t known = 0;

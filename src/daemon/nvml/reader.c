@@ -25,6 +25,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
@@ -274,13 +275,6 @@ static void child_failed(struct alq_nvml *n, int code, const char *what)
     retry_later(n);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void request(struct alq_nvml *n, enum alq_nvml_request what)
 {
     const char byte = (char)what;
@@ -288,9 +282,9 @@ static void request(struct alq_nvml *n, enum alq_nvml_request what)
     n->asked = what;
     n->at = -1;
     if (what == ALQ_NVML_ASK_READING)
-        n->read_ms = now_ms();
+        n->read_ms = alq_now_ms();
     if (what != ALQ_NVML_ASK_SAMPLE)
-        n->look_ms = now_ms();
+        n->look_ms = alq_now_ms();
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
     if (write(n->request_fd, &byte, 1) != 1)
         child_failed(n, ALQ_EIO, "ended");
@@ -302,7 +296,7 @@ static long left_ms(const struct alq_nvml *n)
     int64_t due_ms = n->read_ms + n->timing.poll_ms;
     if (n->timing.events_ms && n->look_ms + n->timing.events_ms < due_ms)
         due_ms = n->look_ms + n->timing.events_ms;
-    int64_t left = due_ms - now_ms();
+    int64_t left = due_ms - alq_now_ms();
     return left > 0 ? (long)left : 0;
 }
 
@@ -331,7 +325,7 @@ static int is_skip_over(const struct alq_nvml *n, int64_t now)
 static void look_again(struct alq_nvml *n)
 {
     int status;
-    int64_t now = now_ms();
+    int64_t now = alq_now_ms();
     for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
         if (n->skips[i].until_ms && n->skips[i].until_ms <= now)
             n->skips[i].until_ms = 0;
@@ -350,7 +344,7 @@ static void skip_gpu(struct alq_nvml *n)
     for (unsigned i = 0; i < skip->times && ms < n->timing.skip_max_ms; i++)
         ms *= 2;
     skip->times++;
-    skip->until_ms = now_ms() + (ms < n->timing.skip_max_ms ? ms : n->timing.skip_max_ms);
+    skip->until_ms = alq_now_ms() + (ms < n->timing.skip_max_ms ? ms : n->timing.skip_max_ms);
     snprintf(index, sizeof(index), "%d", n->at);
     alq_error(ALQ_LOG_KV({"index", index}, {"uuid", gpu ? gpu->uuid : ""}),
               "NVML hangs on a GPU; the reader was killed, the others are read without it");
@@ -361,7 +355,7 @@ static void skip_gpu(struct alq_nvml *n)
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct alq_nvml *n = arg;
-    int64_t now = now_ms();
+    int64_t now = alq_now_ms();
     (void)fd;
     (void)what;
     if (!n->pid)
@@ -435,7 +429,7 @@ static void handle_events(struct alq_nvml *n, const char *line, size_t len)
         n->replies++;
         n->is_waiting = 0;
         if (events->is_reading_due)
-            n->read_ms = now_ms() - n->timing.poll_ms;
+            n->read_ms = alq_now_ms() - n->timing.poll_ms;
         arm_next(n);
         for (size_t i = 0; i < events->count; i++)
             n->calls.happened(n->calls.arg, &events->events[i]);

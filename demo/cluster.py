@@ -77,6 +77,13 @@ class Share:
                 self.overhead += overhead
 
 
+def correction(control):
+    """(sequence, overhead in bytes, time in ppm) in force in a control file."""
+    sequence, = struct.unpack_from("<I", control, 256)
+    _, _, overhead, _, _, _, time_ppm = struct.unpack_from("<QQqIIII", control, 512 + 256 * (sequence & 1))
+    return sequence, overhead, time_ppm
+
+
 class Cluster:
     def __init__(self, devices, server_version="1.36", runtime="auto", daemon_args=(), sandbox_args=(), log=None):
         self.devices_file = pathlib.Path(devices)
@@ -249,6 +256,9 @@ class Cluster:
 
     def usage(self, claim_uid, index):
         return Share((self.run_dir / "shares" / f"{claim_uid}-{index}" / "usage").read_bytes())
+
+    def overhead_correction(self, claim_uid, index):
+        return correction((self.run_dir / "shares" / f"{claim_uid}-{index}" / "control").read_bytes())[1]
 
     def wait_for(self, what, condition, timeout=60, interval=0.2):
         deadline = time.monotonic() + timeout

@@ -37,10 +37,16 @@ class ShareView:
         self.cores = int(result["consumedCapacity"]["cores"])
         self.group = claim  # the SIMGPU_GROUP of its pods; see observe()
         self.sum_bytes = self.overhead_bytes = self.oracle_peak = 0
+        self.corrections = set()  # of its overhead, by the node's monitor: what the limit was less in force
         self.busy = []  # (time_ns, busy_ns of the share's kernels)
         self.seen = set()
         self.smi_mib = set()
         self.windows = []
+
+    def left_bytes(self):
+        """What could not be had at the largest sum, under the correction that was in force then."""
+        left = [self.memory - c - self.overhead_bytes - self.sum_bytes for c in self.corrections or {0}]
+        return min((x for x in left if x >= 0), default=max(left))
 
     def measured_pct(self):
         """GPU time of the share over the wall time in which all its pods that were busy together were busy."""
@@ -81,12 +87,15 @@ class Sampler(threading.Thread):
                     share.oracle_peak = max(share.oracle_peak, group["peak_bytes"])
                     share.busy.append((oracle["time_ns"], group["busy_ns"]))
             try:
+                share.corrections.add(self.cluster.overhead_correction(share.uid, share.index))
                 first = self.cluster.usage(share.uid, share.index)
                 again = self.cluster.usage(share.uid, share.index)
+                share.corrections.add(self.cluster.overhead_correction(share.uid, share.index))
             except FileNotFoundError:
                 continue  # unprepared when the last of its pods ended
-            if first.total > share.memory:
-                self.over.append(f"{share.claim}/{share.request}: ledger at {first.total} of {share.memory} bytes")
+            most = share.memory - min(share.corrections)
+            if first.total > most:
+                self.over.append(f"{share.claim}/{share.request}: ledger at {first.total} of {most} bytes")
             # Between two equal readings nothing was in flight.
             if first.counted == again.counted and first.held == again.held == again.total and first.counted > share.sum_bytes:
                 share.sum_bytes, share.overhead_bytes = first.counted, first.total - first.counted
@@ -153,7 +162,7 @@ def table(shares):
     for s in shares:
         pct = s.measured_pct()
         rows.append(("+".join(s.pods), s.device, mib(s.memory), "/".join(mib(x) for x in sorted(s.seen)) or "-",
-                     mib(s.sum_bytes), mib(s.overhead_bytes), str(s.memory - s.overhead_bytes - s.sum_bytes),
+                     mib(s.sum_bytes), mib(s.overhead_bytes), str(s.left_bytes()),
                      mib(s.oracle_peak), f"{s.cores} %", "-" if pct is None else f"{pct:.1f} %"))
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for r in rows:
@@ -175,7 +184,7 @@ def judge(shares, sampler):
             wrong.append(f"{who}: the simulator held {s.oracle_peak} bytes for it, more than its {s.memory}")
         if s.oracle_peak < s.sum_bytes or not s.sum_bytes:
             wrong.append(f"{who}: admitted {s.sum_bytes} bytes, but the simulator held only {s.oracle_peak}")
-        left = s.memory - s.overhead_bytes - s.sum_bytes
+        left = s.left_bytes()
         if not 0 <= left < REMAINDER_BYTES:
             wrong.append(f"{who}: {left} bytes of its memory could not be had")
         pct = s.measured_pct()

@@ -4,12 +4,13 @@ in mount namespaces of their own with the mounts that a container gets."""
 
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "demo"))
+import cluster  # noqa: E402
 from daemon_world import UUIDS, World, need_daemon, result, wait_for  # noqa: E402
 from monitor_world import PodResources, Program, compile_client, figures, findings, parse, scrape, settled, value  # noqa: E402
 
@@ -26,12 +27,8 @@ def setUpModule():
 
 
 def correction(world, share):
-    """(sequence, overhead, time) in force."""
     with open(world.path("run/shares", share, "control"), "rb") as file:
-        data = file.read()
-    sequence, = struct.unpack_from("<I", data, 256)
-    _, _, overhead, _, _, _, time = struct.unpack_from("<QQqIIII", data, 512 + 256 * (sequence & 1))
-    return sequence, overhead, time
+        return cluster.correction(file.read())
 
 
 class Monitor(unittest.TestCase):

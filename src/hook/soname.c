@@ -18,9 +18,15 @@
 #define SEGMENTS_MAX 64
 #define DYNAMIC_MAX 512
 
+/* pread answers EINVAL there. */
+static bool ends_beyond_files(uint64_t offset, size_t bytes)
+{
+    return offset > INT64_MAX - bytes;
+}
+
 static int read_at(int fd, uint64_t offset, void *data, size_t bytes)
 {
-    if (offset > INT64_MAX - bytes)
+    if (ends_beyond_files(offset, bytes))
         return -ENOEXEC;
     long n = alq_sys_pread(fd, data, bytes, offset);
     return n < 0 ? (int)n : (size_t)n == bytes ? 0 : -ENOEXEC;
@@ -61,7 +67,9 @@ static bool is_plain(const char *name)
 
 static int read_soname(int fd, uint64_t offset, char soname[ALQ_SONAME_BYTES])
 {
-    long n = offset > INT64_MAX ? -ENOEXEC : alq_sys_pread(fd, soname, ALQ_SONAME_BYTES, offset);
+    long n = ends_beyond_files(offset, ALQ_SONAME_BYTES)
+                 ? -ENOEXEC
+                 : alq_sys_pread(fd, soname, ALQ_SONAME_BYTES, offset);
     bool is_whole = false;
     for (long i = 0; i < n && !is_whole; i++)
         is_whole = !soname[i];

@@ -106,6 +106,8 @@ static void facts_of_other_files_are_refused(void **state)
     REFUSED(file.header.e_phoff = INT64_MAX);
     REFUSED(file.dynamic.p_offset = UINT64_MAX);
     REFUSED(file.load.p_offset = UINT64_MAX - 8);
+    REFUSED(file.load.p_offset = INT64_MAX);
+    REFUSED(file.load.p_offset = INT64_MAX - 400); /* the name crosses the end of all files */
     REFUSED(file.load.p_filesz = 8);
     REFUSED(file.entries[0].d_tag = DT_SYMTAB);
     REFUSED(file.entries[0].d_un.d_ptr = 0);

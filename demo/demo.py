@@ -39,6 +39,7 @@ class ShareView:
         self.sum_bytes = self.overhead_bytes = self.oracle_peak = 0
         self.corrections = set()  # of its overhead, by the node's monitor: what the limit was less in force
         self.busy = []  # (time_ns, busy_ns of the share's kernels)
+        self.over = None
         self.seen = set()
         self.smi_mib = set()
         self.windows = []
@@ -62,47 +63,53 @@ class ShareView:
 
 
 class Sampler(threading.Thread):
-    """Reads the usage files and the simulator's oracle five times a second until stopped."""
+    """Calls a function at an interval until stopped. The usage files are read in a thread of their own: asking the oracle
+    starts a program, which takes long on a busy machine."""
 
-    def __init__(self, cluster, shares):
+    def __init__(self, look, interval_s):
         super().__init__(daemon=True)
-        self.cluster, self.shares = cluster, shares
+        self.look, self.interval_s = look, interval_s
         self.error = None
-        self.over = []
         self._stop_asked = threading.Event()
+        self.start()
 
     def run(self):
         try:
-            while not self._stop_asked.wait(0.2):
-                self.sample()
+            while not self._stop_asked.wait(self.interval_s):
+                self.look()
         except (ClusterError, ValueError, KeyError, OSError) as e:
             self.error = e
-
-    def sample(self):
-        oracle = self.cluster.oracle()
-        devices = {d["uuid"]: d for d in oracle["devices"]}
-        for share in self.shares:
-            for group in devices[share.uuid]["groups"]:
-                if group["group"] == share.group:
-                    share.oracle_peak = max(share.oracle_peak, group["peak_bytes"])
-                    share.busy.append((oracle["time_ns"], group["busy_ns"]))
-            try:
-                share.corrections.add(self.cluster.overhead_correction(share.uid, share.index))
-                first = self.cluster.usage(share.uid, share.index)
-                again = self.cluster.usage(share.uid, share.index)
-                share.corrections.add(self.cluster.overhead_correction(share.uid, share.index))
-            except FileNotFoundError:
-                continue  # unprepared when the last of its pods ended
-            most = share.memory - min(share.corrections)
-            if first.total > most:
-                self.over.append(f"{share.claim}/{share.request}: ledger at {first.total} of {most} bytes")
-            # Between two equal readings nothing was in flight.
-            if first.counted == again.counted and first.held == again.held == again.total and first.counted > share.sum_bytes:
-                share.sum_bytes, share.overhead_bytes = first.counted, first.total - first.counted
 
     def stop(self):
         self._stop_asked.set()
         self.join()
+
+
+def look_at_oracle(cluster, shares):
+    oracle = cluster.oracle()
+    devices = {d["uuid"]: d for d in oracle["devices"]}
+    for share in shares:
+        for group in devices[share.uuid]["groups"]:
+            if group["group"] == share.group:
+                share.oracle_peak = max(share.oracle_peak, group["peak_bytes"])
+                share.busy.append((oracle["time_ns"], group["busy_ns"]))
+
+
+def look_at_ledgers(cluster, shares):
+    for share in shares:
+        try:
+            share.corrections.add(cluster.overhead_correction(share.uid, share.index))
+            first = cluster.usage(share.uid, share.index)
+            again = cluster.usage(share.uid, share.index)
+            share.corrections.add(cluster.overhead_correction(share.uid, share.index))
+        except FileNotFoundError:
+            continue  # unprepared when the last of its pods ended
+        most = share.memory - min(share.corrections)
+        if first.total > most:
+            share.over = f"ledger at {first.total} of {most} bytes"
+        # Between two equal readings nothing was in flight.
+        if first.counted == again.counted and first.held == again.held == again.total and first.counted > share.sum_bytes:
+            share.sum_bytes, share.overhead_bytes = first.counted, first.total - first.counted
 
 
 def parse_line(line):
@@ -169,13 +176,13 @@ def table(shares):
         print("  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip())
 
 
-def judge(shares, sampler):
+def judge(shares, samplers):
     """Every way in which a share did not hold, as sentences."""
-    wrong = list(dict.fromkeys(sampler.over))
-    if sampler.error:
-        wrong.append(f"observation stopped: {sampler.error}")
+    wrong = [f"observation stopped: {s.error}" for s in samplers if s.error]
     for s in shares:
         who = f"{s.claim}/{s.request}"
+        if s.over:
+            wrong.append(f"{who}: {s.over}")
         if s.seen != {s.memory}:
             wrong.append(f"{who}: asked for {s.memory} bytes, the container saw {sorted(s.seen)}")
         if s.smi_mib - {s.memory >> 20}:
@@ -229,11 +236,12 @@ def run(cluster, keep):
     shares = observe(cluster)
     say("claims allocated and prepared:")
     print(cluster.kubectl("get", "resourceclaims").rstrip())
-    sampler = Sampler(cluster, shares)
-    sampler.start()
+    samplers = [Sampler(lambda: look_at_oracle(cluster, shares), 0.2),
+                Sampler(lambda: look_at_ledgers(cluster, shares), 0.05)]
     say("pods: report, bisect memory to the last byte, keep the GPUs busy")
     cluster.wait_for("the pods to finish", lambda: pods_done(cluster), timeout=150, interval=1)
-    sampler.stop()
+    for sampler in samplers:
+        sampler.stop()
     print(cluster.kubectl("get", "pods").rstrip())
     logs = read_logs(cluster, shares)
     say("kubectl logs pod-1")
@@ -241,7 +249,7 @@ def run(cluster, keep):
     print()
     table(shares)
     print()
-    wrong = judge(shares, sampler)
+    wrong = judge(shares, samplers)
     if keep and not wrong:
         print(f"left running in {cluster.dir}; look around with\n"
               f"  export KUBECONFIG={cluster.dir}/kubeconfig SIMGPU_SOCKET={cluster.sim_socket}\n"

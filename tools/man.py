@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/aliquotd.8: the settings as `aliquotd --help` has them, and what a manual page says besides.
-Usage: tools/man.py build/src/daemon/aliquotd >docs/aliquotd.8"""
+"""Writes docs/aliquotd.8 and docs/aliquot.1: the settings and the commands as `--help` has them, and what a manual page says besides.
+Usage: tools/man.py build/src/daemon/aliquotd >docs/aliquotd.8
+       tools/man.py build/src/cli/aliquot >docs/aliquot.1"""
 
+import json
+import os
 import re
 import subprocess
 import sys
 
-HEAD = r""".\" SPDX-License-Identifier: Apache-2.0
+DAEMON_HEAD = r""".\" SPDX-License-Identifier: Apache-2.0
 .\" Made by tools/man.py; a test holds it against aliquotd \-\-help.
 .TH ALIQUOTD 8
 .SH NAME
@@ -40,7 +43,7 @@ and
 Sizes are Kubernetes quantities: 256Mi, 1.5G, bytes.
 """
 
-TAIL = r""".TP
+DAEMON_TAIL = r""".TP
 .BR \-\-help ", " \-\-version
 .SH SIGNALS
 .TP
@@ -78,22 +81,97 @@ As root it needs CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_MKNOD and CAP_SYS_
 (no_new_privs).
 """
 
+TOOL_HEAD = r""".\" SPDX-License-Identifier: Apache-2.0
+.\" Made by tools/man.py; a test holds it against aliquot \-\-help.
+.TH ALIQUOT 1
+.SH NAME
+aliquot \- shares of NVIDIA GPUs, seen and changed
+.SH SYNOPSIS
+.B aliquot
+.I command
+.RI [ arguments ]
+.SH DESCRIPTION
+.B aliquot
+asks
+.BR aliquotd (8)
+over its admin socket what the shares of this machine's GPUs are, what they use and what is wrong, and has it change their limits.
+It writes no limit itself. Colours are used on a terminal only, and not where
+.B NO_COLOR
+is set.
+"""
+
+TOOL_TAIL = r""".SH EXIT STATUS
+.TP
+.B 0
+done
+.TP
+.B 1
+it was understood, but could not be done; one line on standard error says why
+.TP
+.B 2
+it was not understood
+.SH ENVIRONMENT
+.TP
+.B ALIQUOT_SOCKET
+the admin socket, where
+.B \-\-socket
+is not given
+.TP
+.B NO_COLOR
+when set and not empty: no colours
+.SH FILES
+.TP
+.I /run/aliquot/aliquotd.sock
+the admin socket: root may change limits, the group that aliquotd's
+.B \-\-admin\-group
+names may read
+.SH SEE ALSO
+.BR aliquotd (8)
+"""
+
 
 def escape(text):
     return text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
 
 
-def main():
-    text = subprocess.run([sys.argv[1], "--help"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    out = [HEAD]
-    for flag, summary, preset in re.findall(r"^  --([a-z-]+) +(.*?)(?: \[(.*)\])?$", text, re.M):
+def help_of(program, *args):
+    return subprocess.run([program, "--help", *args], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def daemon_page(program):
+    out = [DAEMON_HEAD]
+    for flag, summary, preset in re.findall(r"^  --([a-z-]+) +(.*?)(?: \[(.*)\])?$", help_of(program), re.M):
         if flag in ("config", "help"):
             continue
         out.append(f".TP\n.B {escape('--' + flag)}\n{escape(summary)}\n")
         if preset:
             out.append(f".br\nDefault: {escape(preset)}\n")
-    out.append(TAIL)
-    sys.stdout.write("".join(out))
+    return "".join(out) + DAEMON_TAIL
+
+
+def options(rows):
+    for row in rows:
+        names = [f"-{row['letter']}"] if "letter" in row else []
+        names.append(f"--{row['name']}")
+        value = f" \\fI{escape(row['value'])}\\fR" if "value" in row else ""
+        yield f".TP\n\\fB{escape(', '.join(names))}\\fR{value}\n{escape(row['summary'])}\n"
+
+
+def tool_page(program):
+    said = json.loads(help_of(program, "--output", "json"))
+    out = [TOOL_HEAD, ".SH OPTIONS OF ALL COMMANDS\n", *options(said["options"]), ".SH COMMANDS\n"]
+    for command in said["commands"]:
+        out.append(f".SS aliquot {escape(command['name'])} {escape(command['arguments'])}\n".replace(" \n", "\n"))
+        out.append(escape(command["help"]))
+        out.extend(options(command["options"]))
+        for example in command["examples"]:
+            out.append(f".PP\n{escape(example['what'])[:1].upper()}{escape(example['what'])[1:]}:\n.PP\n.EX\n    {escape(example['command'])}\n.EE\n")
+    return "".join(out) + TOOL_TAIL
+
+
+def main():
+    page = daemon_page if os.path.basename(sys.argv[1]) == "aliquotd" else tool_page
+    sys.stdout.write(page(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/commands.h"
 
 /* In place of the daemon's answer. */
 static json_t *no_daemon(const struct alq_cli *cli, int status, const struct alq_err *err)
@@ -47,9 +48,7 @@ static int run(const struct alq_cli *cli)
 {
     alq_auto_json json_t *answer = NULL;
     struct alq_err err = ALQ_ERR_INIT;
-    int status, rc = alq_cli_no_arguments(&alq_cli_doctor, cli), has_errors = 0;
-    if (rc)
-        return rc;
+    int status, has_errors = 0;
     if (alq_client_ask(cli->socket, "GET", "/v1/doctor", NULL, &status, &answer, &err))
         answer = no_daemon(cli, status, &err);
     const json_t *findings = json_object_get(answer, "findings");
@@ -71,5 +70,11 @@ const struct alq_cli_command alq_cli_doctor = {
     .help = "Prints what aliquotd finds worth knowing, worst first, with the remedy. Exit status 1 "
             "when\n"
             "there is an error among it, or no daemon to ask.\n",
+    .examples =
+        (const struct alq_cli_example[]){
+            {"aliquot doctor", "everything that was looked at"},
+            {"aliquot doctor >/dev/null || echo broken", "for a script"},
+            {0},
+        },
     .run = run,
 };

@@ -12,24 +12,13 @@
 #include "base/quantity.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/commands.h"
 
 struct wish {
     const char *share;
     json_t *body; /* {} until an option has filled it */
     int is_reset;
 };
-
-/* "--memory=4Gi" or "--memory" "4Gi"; NULL: it is not that option. */
-static const char *option(const struct alq_cli *cli, int *i, const char *name)
-{
-    const char *arg = cli->argv[*i];
-    size_t len = strlen(name);
-    if (strncmp(arg, name, len) != 0 || (arg[len] && arg[len] != '='))
-        return NULL;
-    if (arg[len])
-        return arg + len + 1;
-    return *i + 1 < cli->argc ? cli->argv[++*i] : "";
-}
 
 static int take_memory(struct wish *w, const char *text)
 {
@@ -54,30 +43,22 @@ static int take_cores(struct wish *w, const char *text)
 
 static int parse(const struct alq_cli *cli, struct wish *w)
 {
+    const char *memory = alq_cli_value(cli, "memory"), *cores = alq_cli_value(cli, "cores");
     int rc = 0;
-    for (int i = 0; i < cli->argc && !rc; i++) {
-        const char *value;
-        if ((value = option(cli, &i, "--memory")))
-            rc = take_memory(w, value);
-        else if ((value = option(cli, &i, "--cores")))
-            rc = take_cores(w, value);
-        else if (!strcmp(cli->argv[i], "--reset"))
-            w->is_reset = 1;
-        else if (cli->argv[i][0] == '-' || w->share)
-            rc = alq_cli_usage(&alq_cli_set, "unexpected argument %s", cli->argv[i]);
-        else
-            w->share = cli->argv[i];
-    }
-    if (rc)
-        return rc;
-    if (!w->share)
-        return alq_cli_usage(&alq_cli_set, "which share? (aliquot shares lists them)");
+    w->is_reset = alq_cli_value(cli, "reset") != NULL;
+    if (!cli->argc)
+        return alq_cli_usage(&alq_cli_set, "which share? aliquot shares lists them");
+    w->share = cli->argv[0];
     if (strspn(w->share, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") <
         strlen(w->share))
         return alq_cli_usage(&alq_cli_set, "\"%s\" is not the id of a share", w->share);
-    if (!json_object_size(w->body) == !w->is_reset)
+    if ((memory || cores) == w->is_reset)
         return alq_cli_usage(&alq_cli_set, "either --reset, or --memory, --cores or both");
-    return 0;
+    if (memory)
+        rc = take_memory(w, memory);
+    if (cores && !rc)
+        rc = take_cores(w, cores);
+    return rc;
 }
 
 static int run(const struct alq_cli *cli)
@@ -111,10 +92,24 @@ const struct alq_cli_command alq_cli_set = {
     .name = "set",
     .arguments = "SHARE [--memory SIZE] [--cores PERCENT] | SHARE --reset",
     .summary = "changes the limits of a share",
-    .help =
-        "Running processes have the new limits at once, and it outlasts restarts of aliquotd and\n"
-        "of the kubelet, until the claim is allocated anew. More than the GPU has left is\n"
-        "refused. A memory limit below what is in use takes nothing away; it lets nothing more\n"
-        "in. --reset goes back to what was allocated. Needs root.\n",
+    .help = "Running processes have the new limits at once. They last until the claim is\n"
+            "allocated anew, over restarts of aliquotd and of the kubelet. More than the GPU has\n"
+            "left is refused. A memory limit below what is in use takes nothing away; it lets\n"
+            "nothing more in. Needs root.\n",
+    .options =
+        (const struct alq_cli_option[]){
+            {.name = "memory", .value = "SIZE", .summary = "6Gi, 6144Mi, 1.5G, or bytes"},
+            {.name = "cores", .value = "PERCENT", .summary = "of the GPU's time, 0 to 100"},
+            {.name = "reset", .summary = "back to what was allocated"},
+            {.name = NULL},
+        },
+    .examples =
+        (const struct alq_cli_example[]){
+            {"aliquot set 3f0c9a1e-0 --memory 6Gi --cores 50", "both limits"},
+            {"aliquot set 3f0c9a1e-0 --reset", "what the scheduler allocated"},
+            {0},
+        },
+    .operand_words = ALQ_CLI_SHARES,
+    .operands_max = 1,
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/commands.h"
 #include "cli/table.h"
 
 static uint64_t number(const json_t *share, const char *path)
@@ -68,9 +69,7 @@ static int run(const struct alq_cli *cli)
 {
     alq_auto_json json_t *answer = NULL;
     struct alq_err err = ALQ_ERR_INIT;
-    int status, rc = alq_cli_no_arguments(&alq_cli_shares, cli);
-    if (rc)
-        return rc;
+    int status;
     if (alq_client_ask(cli->socket, "GET", "/v1/shares", NULL, &status, &answer, &err))
         return alq_cli_fail("%s", err.text);
     if (!cli->is_json)
@@ -87,5 +86,11 @@ const struct alq_cli_command alq_cli_shares = {
         "One line a share. MEMORY and CORES are the limits in force, with \"(set)\" where the\n"
         "operator has changed them; COUNTED is what programs asked for, OVERHEAD what the driver\n"
         "takes on top, PEAK the highest sum of both, PROCESSES those that hold something.\n",
+    .examples =
+        (const struct alq_cli_example[]){
+            {"aliquot shares", "all shares of this machine"},
+            {"aliquot shares --output json | jq -r '.shares[].id'", "their ids"},
+            {0},
+        },
     .run = run,
 };

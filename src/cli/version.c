@@ -7,14 +7,13 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/commands.h"
 
 static int run(const struct alq_cli *cli)
 {
     alq_auto_json json_t *daemon = NULL;
     struct alq_err err = ALQ_ERR_INIT;
-    int status, rc = alq_cli_no_arguments(&alq_cli_version, cli);
-    if (rc)
-        return rc;
+    int status;
     alq_client_ask(cli->socket, "GET", "/v1/version", NULL, &status, &daemon, &err);
     if (cli->is_json) {
         alq_auto_json json_t *both =
@@ -36,5 +35,6 @@ const struct alq_cli_command alq_cli_version = {
     .arguments = "",
     .summary = "of this tool and of the daemon",
     .help = "Prints the version of this tool, and of aliquotd where one answers.\n",
+    .examples = (const struct alq_cli_example[]){{"aliquot version", "both, one a line"}, {0}},
     .run = run,
 };

@@ -51,12 +51,12 @@ class Documents(unittest.TestCase):
         numbers = [(int(a), int(b)) for a, b, _, _ in table]
         self.assertTrue(all(x[1] < y[0] for x, y in zip(numbers, numbers[1:])), "in order, none twice")
 
-    def test_manual_page_is_what_the_settings_give(self):
-        daemon = BUILD / "src/daemon/aliquotd"
-        if not daemon.exists():
-            self.skipTest("aliquotd is not built")
-        made = subprocess.run([REPO / "tools/man.py", daemon], check=True, stdout=subprocess.PIPE, text=True).stdout
-        self.assertEqual((REPO / "docs/aliquotd.8").read_text(), made, "run tools/man.py build/src/daemon/aliquotd >docs/aliquotd.8")
+    def test_manual_pages_are_what_the_programs_say(self):
+        for program, page in ("src/daemon/aliquotd", "docs/aliquotd.8"), ("src/cli/aliquot", "docs/aliquot.1"):
+            if not (BUILD / program).exists():
+                self.skipTest(f"{program} is not built")
+            made = subprocess.run([REPO / "tools/man.py", BUILD / program], check=True, stdout=subprocess.PIPE, text=True).stdout
+            self.assertEqual((REPO / page).read_text(), made, f"run tools/man.py build/{program} >{page}")
 
     def test_links_lead_to_files(self):
         dead = []

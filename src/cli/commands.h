@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commands' rows, each defined in the file of its name.
+ */
+#ifndef ALQ_CLI_COMMANDS_H
+#define ALQ_CLI_COMMANDS_H
+
+#include "cli/cli.h"
+
+extern const struct alq_cli_command alq_cli_doctor, alq_cli_set, alq_cli_shares, alq_cli_version;
+
+#endif

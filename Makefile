@@ -11,6 +11,7 @@ TEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 ACCURACY_ARGS ?=
+IMAGE_NAME ?= docker.io/library/aliquot
 
 # Debian's own tools, whatever else comes first in PATH or in a virtual environment.
 export PATH := /usr/sbin:/sbin:/usr/bin:/bin:$(PATH)
@@ -43,7 +44,7 @@ help:
 	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
 	@echo 'make e2e        on a real cluster (needs KUBECONFIG)'
-	@echo 'make image      the container image'
+	@echo 'make image      the container image, an OCI archive: $(BUILD)/image/aliquot.tar (IMAGE_NAME)'
 	@echo 'make install    below DESTDIR, with PREFIX ($(PREFIX))'
 	@echo 'make clean      remove $(BUILD)/'
 
@@ -106,8 +107,8 @@ fuzz: setup
 e2e: build
 	@$(PYTHON) tests/e2e/run.py
 
-image:
-	@echo 'make image: the container image is not written yet; "make install DESTDIR=..." lays out what goes into it' >&2; exit 1
+image: build
+	@$(PYTHON) tools/image/make.py --build $(BUILD) --name $(IMAGE_NAME)
 
 # As root after a build by somebody else: nothing is rebuilt where the build is up to date.
 install: build

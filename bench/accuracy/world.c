@@ -113,11 +113,16 @@ static uint32_t sm_pct_of(const struct world_process *p)
     return (sum + 3) / 6;
 }
 
-static void correct(struct world_share *share, bool is_contended)
+static void correct(struct world_share *share, uint32_t others_pct)
 {
     uint64_t charged = share->section.counters.charged_ns;
-    uint32_t ppm = alq_correct_time(&share->sums, share->correction_ppm, is_contended, ROUND_NS,
-                                    ROUND_NS / 100 * share->sm_pct, charged - share->charged_ns);
+    const struct alq_time_window window = {
+        .wall_ns = ROUND_NS,
+        .nvml_ns = ROUND_NS / 100 * share->sm_pct,
+        .others_ns = ROUND_NS / 100 * others_pct,
+        .charged_ns = charged - share->charged_ns,
+    };
+    uint32_t ppm = alq_correct_time(&share->sums, share->correction_ppm, &window);
     uint32_t far =
         ppm > share->correction_ppm ? ppm - share->correction_ppm : share->correction_ppm - ppm;
     share->charged_ns = charged;
@@ -142,7 +147,7 @@ static void run_round(void)
     }
     for (uint32_t i = 0; i < w.share_count; i++)
         if (w.shares[i]->is_gated)
-            correct(w.shares[i], all > w.shares[i]->sm_pct);
+            correct(w.shares[i], all - w.shares[i]->sm_pct);
     w.round_ns += ROUND_NS;
 }
 

@@ -57,39 +57,54 @@ static uint64_t ratio_ppm(uint64_t nvml_ns, uint64_t charged_ns)
 
 /* Is the ratio of the last second above that of the sums, by more than NVML's rounding? Then what
  * was measured before was measured otherwise. */
-static int is_risen(const struct alq_time_sums *sums, uint64_t window_ns, uint64_t nvml_ns,
-                    uint64_t charged_ns)
+static int is_risen(const struct alq_time_sums *sums, const struct alq_time_window *w)
 {
-    const uint64_t rounding_ns = window_ns / 100;
-    return nvml_ns > rounding_ns && charged_ns > window_ns / 100 * SIGNIFICANT_PCT &&
-           ratio_ppm(nvml_ns - rounding_ns, charged_ns) >
+    const uint64_t rounding_ns = w->wall_ns / 100;
+    return w->nvml_ns > rounding_ns && w->charged_ns > w->wall_ns / 100 * SIGNIFICANT_PCT &&
+           ratio_ppm(w->nvml_ns - rounding_ns, w->charged_ns) >
                ratio_ppm(sums->nvml_ns, sums->charged_ns);
 }
 
-uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
-                          uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns)
+/* As NVML shows the share. */
+static uint64_t shown_ppm(const struct alq_time_sums *sums, uint32_t in_force_ppm,
+                          uint64_t least_ns)
 {
-    const uint64_t least_ns = window_ns / 100 * SIGNIFICANT_PCT;
+    /* Nothing at all may mean that NVML cannot tell, as of clients of MPS. */
+    if (sums->charged_ns < least_ns || sums->nvml_ns == 0)
+        return in_force_ppm;
+    if (sums->nvml_ns >= least_ns)
+        return ratio_ppm(sums->nvml_ns, sums->charged_ns);
+    /* All that whole percents tell: it was no more than this. A share that is charged for others'
+     * turns until hardly anything is left to it gets out of there so. */
+    uint64_t ppm = ratio_ppm(sums->nvml_ns + least_ns, sums->charged_ns);
+    return ppm < in_force_ppm ? ppm : in_force_ppm;
+}
+
+/* What was charged and cannot have been others' turns. */
+static uint64_t unexplained_ppm(const struct alq_time_sums *sums, uint64_t least_ns)
+{
+    const uint64_t others_ns = sums->others_ns + least_ns; /* with NVML's rounding */
+    return sums->charged_ns > others_ns ? ratio_ppm(sums->charged_ns - others_ns, sums->charged_ns)
+                                        : 0;
+}
+
+uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm,
+                          const struct alq_time_window *w)
+{
+    const uint64_t least_ns = w->wall_ns / 100 * SIGNIFICANT_PCT;
     uint64_t ppm = ALQ_TIME_CORRECTION_ONE;
-    sums->nvml_ns = fade(sums->nvml_ns) + nvml_ns;
-    sums->charged_ns = fade(sums->charged_ns) + charged_ns;
+    sums->nvml_ns = fade(sums->nvml_ns) + w->nvml_ns;
+    sums->others_ns = fade(sums->others_ns) + w->others_ns;
+    sums->charged_ns = fade(sums->charged_ns) + w->charged_ns;
     if (!in_force_ppm)
         in_force_ppm = ALQ_TIME_CORRECTION_ONE;
-    if (is_contended) {
-        if (is_risen(sums, window_ns, nvml_ns, charged_ns))
-            *sums = (struct alq_time_sums){nvml_ns, charged_ns};
-        /* Nothing at all may mean that NVML cannot tell, as of clients of MPS. */
-        if (sums->charged_ns < least_ns || sums->nvml_ns == 0)
-            return in_force_ppm;
-        if (sums->nvml_ns < least_ns) {
-            /* All that whole percents tell: it was no more than this. A share that is charged for
-             * others' turns until hardly anything is left to it gets out of there so. */
-            ppm = ratio_ppm(sums->nvml_ns + least_ns, sums->charged_ns);
-            if (ppm > in_force_ppm)
-                return in_force_ppm;
-        } else {
-            ppm = ratio_ppm(sums->nvml_ns, sums->charged_ns);
-        }
+    if (w->others_ns) {
+        if (is_risen(sums, w))
+            *sums = (struct alq_time_sums){w->nvml_ns, w->others_ns, w->charged_ns};
+        const uint64_t least_ppm = unexplained_ppm(sums, least_ns);
+        ppm = shown_ppm(sums, in_force_ppm, least_ns);
+        if (ppm < least_ppm)
+            ppm = least_ppm;
     }
     if (ppm > ALQ_TIME_CORRECTION_ONE)
         ppm = ALQ_TIME_CORRECTION_ONE;

@@ -41,10 +41,17 @@ int64_t alq_correct_overhead(struct alq_overhead_highs *highs, int64_t in_force_
 /* Differences below it are not written. */
 #define ALQ_CORRECTION_STEP_BYTES (64ll << 10)
 
+/* What happened since the last time. */
+struct alq_time_window {
+    uint64_t wall_ns;
+    uint64_t nvml_ns;    /* in which a kernel of the share ran, as NVML says */
+    uint64_t others_ns;  /* likewise of all others on the GPU */
+    uint64_t charged_ns; /* what the library measured */
+};
+
 /* Sums over the last seconds, older ones fading. Zero to begin with. */
 struct alq_time_sums {
-    uint64_t nvml_ns;    /* in which a kernel of the share ran, as NVML says */
-    uint64_t charged_ns; /* what the library measured */
+    uint64_t nvml_ns, others_ns, charged_ns;
 };
 
 /*
@@ -52,12 +59,13 @@ struct alq_time_sums {
  * turns on a GPU, the library measures also the turns of the others; so it is below one there, and
  * one where the share is alone. Whole percents are too coarse for a second, so both are summed over
  * some, and each second goes half the way down. Up it goes at once, by the last second alone where
- * that says more even with NVML's rounding: what is too low lets the share pass its limit. Where
- * NVML shows a percent now and then of a share that is charged for much, it falls; where NVML shows
- * nothing, it stays.
+ * that says more even with NVML's rounding: what is too low lets the share pass its limit. It is
+ * never lower than the turns of the others explain, as NVML shows them: a sample in which the share
+ * is missing corrects nothing that nobody else used. Where NVML shows a percent now and then of a
+ * share that is charged for much, it falls; where NVML shows nothing of it, it stays.
  */
-uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm, int is_contended,
-                          uint64_t window_ns, uint64_t nvml_ns, uint64_t charged_ns);
+uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm,
+                          const struct alq_time_window *window);
 
 #define ALQ_TIME_CORRECTION_MIN_PPM 50000u
 #define ALQ_TIME_CORRECTION_STEP_PPM 10000u /* differences below it are not written */

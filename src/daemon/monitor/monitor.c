@@ -101,6 +101,7 @@ static void run_round(struct alq_job *job)
 static void finish(struct alq_monitor *m)
 {
     m->step = ALQ_MONITOR_ROUND;
+    m->round->sampled_ns = now_ns(m);
     set_timer(m, ALQ_NEVER);
     m->round->job.run = run_round;
     m->round->job.done = on_round;

@@ -14,7 +14,7 @@
 
 #define PATH_BYTES 4352
 #define PAUSE_ROUNDS 60
-#define CORRECTED_NS (5 * 1000000000ll) /* a correction of time holds so long: some rounds */
+#define CORRECTED_NS (3 * 1000000000ll) /* a correction of time holds so long: some rounds */
 
 struct alq_round *alq_round_new(uint32_t count)
 {
@@ -188,21 +188,40 @@ static void take_gpu(struct alq_round *r, const struct alq_gpu_sample *from,
 /* ---- corrections ------------------------------------------------------------------------------
  */
 
-static int is_contended(const struct alq_round *r, const struct alq_round_share *s)
+/* All on the share's GPU but it. */
+static uint32_t others_pct(const struct alq_round *r, const struct alq_round_share *s)
 {
     const struct alq_gpu_sample *gpu = alq_sample_find(&r->sample, s->gpu_uuid);
     uint32_t all = 0;
     for (uint32_t i = 0; gpu && i < gpu->process_count; i++)
         all += gpu->processes[i].sm_pct;
-    return all > s->sm_pct;
+    return all > s->sm_pct ? all - s->sm_pct : 0;
 }
 
-static struct alq_correction correction_of(struct alq_round *r, struct alq_round_share *s,
-                                           uint64_t window_ns)
+/* With a sample. The library's figure is read at another time than the round began, the more so on
+ * a busy machine: what NVML tells is a rate, and taken for the time between two readings. */
+static uint32_t time_correction_of(struct alq_round *r, struct alq_round_share *s)
+{
+    const uint64_t charged_ns = s->f.usage.counters.charged_ns;
+    const uint64_t wall_ns =
+        r->sampled_ns > s->f.charged_at_ns ? (uint64_t)(r->sampled_ns - s->f.charged_at_ns) : 0;
+    const struct alq_time_window window = {
+        .wall_ns = wall_ns,
+        .nvml_ns = wall_ns / 100 * s->sm_pct,
+        .others_ns = wall_ns / 100 * others_pct(r, s),
+        .charged_ns = charged_ns > s->f.charged_ns ? charged_ns - s->f.charged_ns : 0,
+    };
+    s->f.charged_ns = charged_ns;
+    s->f.charged_at_ns = r->sampled_ns;
+    if (!wall_ns) /* the first reading */
+        return s->f.correction.time_ppm;
+    return alq_correct_time(&s->f.time, s->f.correction.time_ppm, &window);
+}
+
+static struct alq_correction correction_of(struct alq_round *r, struct alq_round_share *s)
 {
     struct alq_correction c = s->f.correction;
     const struct alq_held now = held(&s->f.usage);
-    const uint64_t charged = s->f.usage.counters.charged_ns;
     if (!s->f.usage.processes && !s->processes) {
         c.overhead_bytes = 0;
         s->f.highs.count = 0;
@@ -210,11 +229,14 @@ static struct alq_correction correction_of(struct alq_round *r, struct alq_round
         c.overhead_bytes = alq_correct_overhead(&s->f.highs, c.overhead_bytes, s->physical_bytes,
                                                 &s->before, &now);
     }
-    if (r->has_sample)
-        c.time_ppm = alq_correct_time(&s->f.time, c.time_ppm, is_contended(r, s), window_ns,
-                                      window_ns / 100 * s->sm_pct,
-                                      charged > s->f.charged_ns ? charged - s->f.charged_ns : 0);
-    s->f.charged_ns = charged;
+    if (r->has_sample) {
+        c.time_ppm = time_correction_of(r, s);
+        c.until_ns = (uint64_t)(r->begun_ns + CORRECTED_NS);
+    } else if ((uint64_t)r->begun_ns >= c.until_ns) {
+        /* As the library takes it. What NVML said is not true for ever. */
+        c.time_ppm = ALQ_TIME_CORRECTION_ONE;
+        s->f.time = (struct alq_time_sums){0};
+    }
     return c;
 }
 
@@ -252,6 +274,7 @@ static void read_correction(const struct alq_round *r, struct alq_round_share *s
         return;
     s->f.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
     s->f.charged_ns = s->f.usage.counters.charged_ns;
+    s->f.charged_at_ns = r->sampled_ns;
     alq_auto_close int dir = open_dir(r, s);
     alq_auto_close int fd =
         dir < 0 ? -1 : openat(dir, "control", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -259,7 +282,9 @@ static void read_correction(const struct alq_round *r, struct alq_round_share *s
         return;
     const struct alq_control_values *v = &control.values[control.sequence & 1];
     s->f.correction.overhead_bytes = v->overhead_correction_bytes;
-    if (v->time_correction_ppm)
+    s->f.correction.until_ns = control.corrected_until_ns;
+    if (v->time_correction_ppm &&
+        (!control.corrected_until_ns || (uint64_t)r->begun_ns < control.corrected_until_ns))
         s->f.correction.time_ppm = v->time_correction_ppm;
 }
 
@@ -274,10 +299,11 @@ static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t wind
     if (!s->is_enforced)
         return;
     read_correction(r, s);
-    struct alq_correction want = correction_of(r, s, window_ns);
-    want.until_ns = (uint64_t)(r->begun_ns + CORRECTED_NS);
-    /* One of time is renewed in each round: without a daemon it ends. */
-    if (is_far(&s->f.correction, &want) || s->f.correction.time_ppm != ALQ_TIME_CORRECTION_ONE)
+    struct alq_correction want = correction_of(r, s);
+    /* One of time is renewed with each sample: without a daemon, or an NVML that answers, it ends.
+     */
+    if (is_far(&s->f.correction, &want) ||
+        (r->has_sample && s->f.correction.time_ppm != ALQ_TIME_CORRECTION_ONE))
         write_correction(r, s, &want);
 }
 

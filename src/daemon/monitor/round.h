@@ -25,7 +25,8 @@ struct alq_figures {
     struct alq_correction correction; /* in force */
     struct alq_overhead_highs highs;
     struct alq_time_sums time;
-    uint64_t charged_ns;    /* seen in the last round */
+    uint64_t charged_ns;    /* seen in the last round that had a sample */
+    int64_t charged_at_ns;  /* when */
     uint64_t trimmed_bytes; /* cut off its files so far */
     unsigned flawed_rounds; /* in a row, this one too */
     unsigned pause;         /* rounds to leave its file alone, since that cost too much */
@@ -65,6 +66,7 @@ struct alq_round {
     void *arg;          /* its maker's */
     struct alq_round_files *files;
     int64_t begun_ns, last_ns; /* CLOCK_MONOTONIC: this round, and the one before it */
+    int64_t sampled_ns;        /* when NVML had answered */
     struct alq_sample sample;  /* owned */
     int has_sample;
     struct alq_round_gpu *gpus; /* owned; of the sample */

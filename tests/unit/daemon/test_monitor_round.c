@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rounds of the monitor over a share directory, without NVML and without a daemon: how long a
+ * correction of time that was written stays in force.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "aliquot/share.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "daemon/monitor/round.h"
+
+#define S 1000000000ll
+#define PPM 700000u
+#define UUID "GPU-5d1f0c5e-8a0b-4f0e-9b7a-6a1d3c2e4f50"
+
+struct world {
+    char dir[64];
+    struct alq_round_files files;
+    struct alq_figures figures; /* kept from round to round */
+};
+
+static int control_fd(const struct world *w, int flags)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/shares/s-0/control", w->dir);
+    int fd = open(path, flags | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A share with PPM in force until until_ns. */
+static int setup(void **state, uint64_t until_ns)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    char path[128];
+    struct alq_control control = {
+        .magic = ALQ_CONTROL_MAGIC,
+        .version = ALQ_SHARE_VERSION,
+        .bytes = ALQ_CONTROL_BYTES,
+        .corrected_until_ns = until_ns,
+        .values[0] = {.compute_limit_pct = 30, .time_correction_ppm = PPM},
+    };
+    assert_non_null(w);
+    snprintf(w->dir, sizeof(w->dir), "/tmp/alq-round-XXXXXX");
+    assert_non_null(mkdtemp(w->dir));
+    snprintf(path, sizeof(path), "%s/shares", w->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/shares/s-0", w->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    w->files.run_dir = w->dir;
+    alq_auto_close int fd = control_fd(w, O_RDWR | O_CREAT);
+    assert_int_equal(write(fd, &control, sizeof(control)), sizeof(control));
+    *state = w;
+    return 0;
+}
+
+static int setup_in_force(void **state)
+{
+    return setup(state, 5 * S);
+}
+
+static int setup_over(void **state)
+{
+    return setup(state, S);
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    char path[128];
+    alq_mounts_free(w->files.mounts);
+    snprintf(path, sizeof(path), "%s/shares/s-0/control", w->dir);
+    unlink(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+    rmdir(w->dir);
+    free(w);
+    return 0;
+}
+
+/* NVML shows a process that is in no share. */
+static void take_sample(struct alq_round *r)
+{
+    r->sample.gpus = calloc(1, sizeof(*r->sample.gpus));
+    assert_non_null(r->sample.gpus);
+    r->sample.gpu_count = 1;
+    struct alq_gpu_sample *gpu = &r->sample.gpus[0];
+    snprintf(gpu->uuid, sizeof(gpu->uuid), UUID);
+    gpu->has_processes = 1;
+    gpu->process_count = 1;
+    gpu->processes = calloc(1, sizeof(*gpu->processes));
+    assert_non_null(gpu->processes);
+    gpu->processes[0] = (struct alq_process_sample){.pid = INT32_MAX, .sm_pct = 50};
+    r->has_sample = 1;
+}
+
+static struct alq_control round_at(struct world *w, int64_t now_ns, int has_sample)
+{
+    struct alq_control control;
+    struct alq_round *r = alq_round_new(1);
+    assert_non_null(r);
+    r->files = &w->files;
+    r->begun_ns = r->sampled_ns = now_ns;
+    r->last_ns = now_ns - S;
+    struct alq_round_share *s = &r->shares[0];
+    snprintf(s->id, sizeof(s->id), "s-0");
+    snprintf(s->gpu_uuid, sizeof(s->gpu_uuid), UUID);
+    s->is_enforced = 1;
+    s->f = w->figures;
+    if (has_sample)
+        take_sample(r);
+    alq_round_run(r);
+    w->figures = s->f;
+    alq_round_free(r);
+    alq_auto_close int fd = control_fd(w, O_RDONLY);
+    assert_int_equal(pread(fd, &control, sizeof(control), 0), sizeof(control));
+    return control;
+}
+
+static uint32_t ppm_of(const struct alq_control *control)
+{
+    return control->values[control->sequence & 1].time_correction_ppm;
+}
+
+static void round_with_a_sample_renews_the_correction_of_time(void **state)
+{
+    struct alq_control control = round_at(*state, 4 * S, 1);
+    assert_int_equal(ppm_of(&control), PPM);
+    assert_int_equal(control.corrected_until_ns, 7 * S);
+}
+
+static void round_without_a_sample_lets_the_correction_of_time_end(void **state)
+{
+    struct alq_control control;
+    for (int64_t at = 2; at < 5; at++) {
+        control = round_at(*state, at * S, 0);
+        assert_int_equal(ppm_of(&control), PPM);
+        assert_int_equal(control.corrected_until_ns, 5 * S);
+    }
+    control = round_at(*state, 5 * S, 0);
+    assert_int_equal(ppm_of(&control), ALQ_TIME_CORRECTION_ONE);
+    /* What ended is not in force again when NVML answers. */
+    control = round_at(*state, 6 * S, 1);
+    assert_int_equal(ppm_of(&control), ALQ_TIME_CORRECTION_ONE);
+}
+
+static void round_of_a_new_daemon_does_not_revive_a_correction_that_ended(void **state)
+{
+    struct world *w = *state;
+    struct alq_control control = round_at(w, 2 * S, 1);
+    assert_int_equal(w->figures.correction.time_ppm, ALQ_TIME_CORRECTION_ONE);
+    assert_int_equal(control.corrected_until_ns, S);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(round_with_a_sample_renews_the_correction_of_time,
+                                        setup_in_force, teardown),
+        cmocka_unit_test_setup_teardown(round_without_a_sample_lets_the_correction_of_time_end,
+                                        setup_in_force, teardown),
+        cmocka_unit_test_setup_teardown(
+            round_of_a_new_daemon_does_not_revive_a_correction_that_ended, setup_over, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -44,6 +44,12 @@ Sizes are Kubernetes quantities: 256Mi, 1.5G, bytes.
 """
 
 DAEMON_TAIL = r""".TP
+.BR \-\-uninstall " [" =stay ]
+takes away what aliquotd keeps on this host instead of serving: records, share directories, CDI specs, installed libraries, sockets. Refused while an
+aliquotd runs, a claim is prepared or a process uses a share. With
+.B stay
+it then waits to be ended, for a DaemonSet that would only start it again.
+.TP
 .BR \-\-help ", " \-\-version
 .SH SIGNALS
 .TP

@@ -46,7 +46,25 @@ static int unknown_flag(const char *name, struct alq_err *err)
                        s ? s->flag : "", s ? "?" : "; see --help");
 }
 
-/* Pass 1 (cfg NULL) finds --config, --help and --version and checks the names; pass 2 sets. */
+/* Flags that say what to do instead of serving. 1: it is one of them. */
+static int take_action(const char *flag, const char *value, enum alq_config_action *action,
+                       struct alq_err *err)
+{
+    if (!strcmp(flag, "help"))
+        *action = ALQ_CONFIG_HELP;
+    else if (!strcmp(flag, "version"))
+        *action = ALQ_CONFIG_VERSION;
+    else if (strcmp(flag, "uninstall") != 0)
+        return 0;
+    else if (!value || !strcmp(value, "stay"))
+        *action = value ? ALQ_CONFIG_UNINSTALL_STAY : ALQ_CONFIG_UNINSTALL;
+    else
+        return alq_err_set(err, ALQ_EINVAL,
+                           "--uninstall: \"%s\" is not stay, the one value it takes", value);
+    return 1;
+}
+
+/* Pass 1 (cfg NULL) finds --config and actions and checks the names; pass 2 sets. */
 static int scan_flags(struct alq_config *cfg, int argc, char **argv, const char **file,
                       enum alq_config_action *action, struct alq_err *err)
 {
@@ -58,10 +76,11 @@ static int scan_flags(struct alq_config *cfg, int argc, char **argv, const char 
             return rc;
         snprintf(name, sizeof(name), "--%s", flag);
         const struct alq_setting *s = alq_setting_by_flag(flag);
-        if (!strcmp(flag, "help") || !strcmp(flag, "version")) {
-            *action = flag[0] == 'h' ? ALQ_CONFIG_HELP : ALQ_CONFIG_VERSION;
+        rc = take_action(flag, value, action, err);
+        if (rc < 0)
+            return rc;
+        if (rc)
             continue;
-        }
         if (s && s->kind == ALQ_SETTING_BOOL && !value)
             value = "true";
         if (!s && strcmp(flag, "config") != 0)
@@ -210,7 +229,7 @@ int alq_config_load(struct alq_config *cfg, int argc, char **argv, enum alq_conf
     memset(cfg, 0, sizeof(*cfg));
     *action = ALQ_CONFIG_RUN;
     int rc = scan_flags(NULL, argc, argv, &file, action, err);
-    if (rc || *action != ALQ_CONFIG_RUN)
+    if (rc || *action == ALQ_CONFIG_HELP || *action == ALQ_CONFIG_VERSION)
         return rc;
     rc = set_presets(cfg, err);
     if (!rc && file && *file)
@@ -294,7 +313,9 @@ void alq_config_help(FILE *out)
             fprintf(out, " [%s]", s->preset);
         fputc('\n', out);
     }
-    fputs("  --help, --version\n\n"
+    fputs("  --uninstall[=stay]           take away what aliquotd keeps on this host instead of\n"
+          "                               serving; stay: and then wait to be ended\n"
+          "  --help, --version\n\n"
           "The environment has the same as ALIQUOT_NODE_NAME and so on. A flag goes before the\n"
           "environment, that before the file, the file before the defaults. SIGHUP reads the file\n"
           "again.\n",

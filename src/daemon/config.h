@@ -86,7 +86,13 @@ struct alq_config {
 };
 
 /* What the command line asked for. */
-enum alq_config_action { ALQ_CONFIG_RUN, ALQ_CONFIG_HELP, ALQ_CONFIG_VERSION };
+enum alq_config_action {
+    ALQ_CONFIG_RUN,
+    ALQ_CONFIG_HELP,
+    ALQ_CONFIG_VERSION,
+    ALQ_CONFIG_UNINSTALL,      /* --uninstall, see uninstall.h */
+    ALQ_CONFIG_UNINSTALL_STAY, /* --uninstall=stay: then wait to be ended */
+};
 
 /* Fills *cfg (which need not be initialised) from defaults, the file named by --config, the
  * environment and the flags, and checks it. ALQ_EINVAL names the flag, key or variable and what it

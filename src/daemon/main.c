@@ -42,6 +42,7 @@
 #include "daemon/privileges.h"
 #include "daemon/reload.h"
 #include "daemon/succession.h"
+#include "daemon/uninstall.h"
 #include "daemon/work.h"
 
 #define ALQ_LOG_MODULE "main"
@@ -581,6 +582,27 @@ static void raise_descriptors(void)
                  DESCRIPTORS_MIN);
 }
 
+/* In a pod that would only be started again it stays until it is ended. */
+static int uninstall(const struct alq_config *cfg, int is_staying)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    sigset_t ends;
+    int number;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    if (is_staying)
+        sigprocmask(SIG_BLOCK, &ends, NULL);
+    if (alq_uninstall(cfg, &err)) {
+        alq_error(NULL, "not uninstalled: %s", err.text);
+        return 1;
+    }
+    alq_info(ALQ_LOG_KV({"driver", cfg->driver_name}), "uninstalled");
+    if (is_staying)
+        sigwait(&ends, &number);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct alq_err err = ALQ_ERR_INIT;
@@ -608,12 +630,17 @@ int main(int argc, char **argv)
         alq_config_help(stdout);
     else if (action == ALQ_CONFIG_VERSION)
         printf("aliquotd %s\n", ALQ_VERSION);
-    if (action != ALQ_CONFIG_RUN) {
+    if (action == ALQ_CONFIG_HELP || action == ALQ_CONFIG_VERSION) {
         alq_config_free(&d.cfg);
         return 0;
     }
     d.reload = (struct alq_reload){.cfg = &d.cfg, .argc = argc, .argv = argv};
     alq_log_init(d.cfg.log_level, d.cfg.log_format, STDERR_FILENO);
+    if (action != ALQ_CONFIG_RUN) {
+        rc = uninstall(&d.cfg, action == ALQ_CONFIG_UNINSTALL_STAY);
+        alq_config_free(&d.cfg);
+        return rc;
+    }
     raise_descriptors();
     rc = alq_privileges_drop(&err);
     if (!rc)

@@ -175,6 +175,60 @@ class Image(unittest.TestCase):
         self.assertRegex(done.stderr, r"^image: \S+/none/src/daemon/aliquotd is not built; run make first\n$")
 
 
+class Dockerfile(unittest.TestCase):
+    """deploy/Dockerfile is read, not run: no registry is at hand. Its instructions are held against what make image does."""
+
+    WORDS = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "LABEL", "ENV", "USER", "ENTRYPOINT"}
+
+    @classmethod
+    def setUpClass(cls):
+        text = (REPO / "deploy/Dockerfile").read_text()
+        lines = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", text, flags=re.M)).splitlines()
+        cls.steps = [tuple(line.split(" ", 1)) for line in lines if line.strip()]
+        cut = [i for i, (word, _) in enumerate(cls.steps) if word == "FROM"]
+        cls.stages = [cls.steps[a:b] for a, b in zip(cut, [*cut[1:], None])]
+
+    def of(self, stage, word):
+        return [rest for w, rest in self.stages[stage] if w == word]
+
+    @staticmethod
+    def pairs(text):
+        return dict(re.findall(r'(\S+?)="([^"]*)"', text))
+
+    def test_instructions_are_known_and_stages_are_named_before_use(self):
+        self.assertEqual({word for word, _ in self.steps} - self.WORDS, set())
+        self.assertEqual(self.steps[0][0], "FROM")
+        self.assertEqual(self.of(0, "FROM"), ["debian:12-slim AS build"])
+        self.assertEqual(self.of(1, "FROM"), ["scratch"])
+        self.assertEqual(self.of(1, "RUN"), [], "there is no shell in it")
+
+    def test_what_is_run_is_in_the_tree_and_in_the_build(self):
+        commands = list(map(json.loads, self.of(0, "RUN")))
+        self.assertEqual([c[0] for c in commands], ["tools/setup.sh", "tools/build.sh", "tools/image/make.py"])
+        for command in commands:
+            self.assertTrue(os.access(REPO / command[0], os.X_OK), command[0])
+        self.assertIn("[build]", (REPO / "tools/packages.txt").read_text())
+        targets = commands[1][commands[1].index("--") + 1:]
+        self.assertEqual(set(targets), set(contents.PROGRAMS))
+        self.assertEqual(self.of(0, "COPY"), [". ."])
+        ignored = (REPO / "deploy/Dockerfile.dockerignore").read_text().split()
+        self.assertFalse({"tools", "src", "LICENSE", "meson.build"} & set(ignored))
+        root = commands[2][commands[2].index("--root") + 1]
+        self.assertEqual(self.of(1, "COPY"), [f"--from=build {root}/ /"])
+
+    def test_image_is_the_one_of_make_image(self):
+        project = json.loads((BUILD / "meson-info/intro-projectinfo.json").read_text())
+        made = tool.config({"version": project["version"], "revision": "$REVISION", "source": tool.SOURCE,
+                            "licenses": "Apache-2.0", "created": ""})
+        del made["Labels"]["org.opencontainers.image.created"]
+        self.assertEqual(self.pairs(self.of(1, "LABEL")[0]), made["Labels"])
+        self.assertEqual(self.pairs(self.of(1, "ENV")[0]), dict(e.split("=", 1) for e in made["Env"]))
+        self.assertEqual(json.loads(self.of(1, "ENTRYPOINT")[0]), made["Entrypoint"])
+        self.assertEqual(self.of(1, "WORKDIR"), [made["WorkingDir"]])
+        self.assertIn("REVISION=unknown", self.of(1, "ARG"))
+        self.assertEqual({a.split("=")[0] for a in self.of(0, "ARG")}, {"REVISION", "SOURCE_DATE_EPOCH"})
+
+
 class Inside(unittest.TestCase):
     """aliquotd with the image's root as its root, and of the host what a pod would mount."""
 

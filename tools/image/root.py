@@ -27,7 +27,7 @@ FILES = {
     "etc/nsswitch.conf": "hosts: files dns\n",  # KUBERNETES_SERVICE_HOST may be a name
     "etc/os-release": "ID=aliquot\nNAME=Aliquot\nID_LIKE=debian\n",
 }
-LINKS = {"lib": "usr/lib", "lib64": "usr/lib64"}
+LINKS = {"lib": "usr/lib", "lib64": "usr/lib64", "var/run": "../run"}
 FOLDERS = ("dev", "proc", "run", "sys", "tmp", "var/lib")  # to mount on
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 

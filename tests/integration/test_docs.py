@@ -9,7 +9,7 @@ import unittest
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
-FOLDERS = ("include", "src", "sim", "sandbox", "demo", "proto", "tests", "bench", "tools", "docs")
+FOLDERS = ("include", "src", "sim", "sandbox", "demo", "proto", "deploy", "tests", "bench", "tools", "docs")
 SOURCES = {".c", ".h", ".S", ".py", ".sh", ".def", ".map", ".proto"}
 
 
@@ -65,6 +65,15 @@ class Documents(unittest.TestCase):
                 if "://" not in target and not (page.parent / target).exists():
                     dead.append(f"{page.relative_to(REPO)}: {target}")
         self.assertEqual(dead, [])
+
+    def test_promises_of_security_name_tests_that_exist(self):
+        rows = re.findall(r"^\| (.+) \| (`tests/.*) \|$", (REPO / "SECURITY.md").read_text(), re.M)
+        self.assertGreater(len(rows), 20)
+        for promise, named in rows:
+            for path, name in re.findall(r"`(tests/[^`:]+)::(\w+)`", named):
+                with self.subTest(promise=promise, test=name):
+                    self.assertRegex((REPO / path).read_text(), rf"(?m)^\s*(def|static void) {name}\(")
+            self.assertEqual(re.sub(r"`tests/[^`:]+::\w+`", "", named).strip(), "", promise)
 
     def test_every_top_folder_has_a_readme(self):
         self.assertEqual([f for f in FOLDERS if not (REPO / f / "README.md").is_file()], [])

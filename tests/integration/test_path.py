@@ -76,6 +76,19 @@ class Path(cluster_case.ClusterCase):
                              [want * GiB], log)
         self.remove_all(["split"], ["split"])
 
+    def test_root_in_a_container_cannot_raise_the_limit_by_files_mounts_or_environment(self):
+        attempts = ["echo wrong >$c", "rm -f $c", "mv $c $c.away", "chmod 777 $c", "mount -o remount,rw $c", "umount $c",
+                    "umount /etc/ld.so.preload", "echo >/etc/ld.so.preload", "rm -f /usr/local/vgpu/libvgpu.so"]
+        command = "\n".join(["d=$(echo /run/aliquot/shares/*) c=$d/control", *(f"if ({a}) 2>/dev/null; then echo 'done: {a}'; fi" for a in attempts),
+                             "alq-demo-report", "env -i PATH=$PATH alq-demo-report",
+                             "LD_PRELOAD= CUDA_DEVICE_MEMORY_LIMIT=64Gi CUDA_DEVICE_MEMORY_LIMIT_0=64Gi CUDA_DISABLE_CONTROL=1 alq-demo-report"])
+        self.apply(claim("raise", [("gpu", "10", "1Gi")]), pod("raise", "raise", command))
+        phase, log = self.finish("raise")
+        self.assertEqual(phase, "Succeeded", log)
+        self.assertNotIn("done:", log)
+        self.assertEqual([int(f["cuda_total_bytes"]) for f in reports(log)], [GiB] * 3, log)
+        self.remove_all(["raise"], ["raise"])
+
     def test_wiped_slices_come_back(self):
         before = {s["metadata"]["uid"] for s in self.cluster.objects("resourceslices")}
         self.cluster.kubectl("delete", "resourceslices", "--all")

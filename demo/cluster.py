@@ -254,11 +254,14 @@ class Cluster:
                 found[device["name"]] = (attributes["uuid"]["string"], attributes["productName"]["string"])
         return found
 
-    def usage(self, claim_uid, index):
-        return Share((self.run_dir / "shares" / f"{claim_uid}-{index}" / "usage").read_bytes())
+    def share_ids(self):
+        return [p.name for p in (self.run_dir / "shares").glob("*")]
 
-    def overhead_correction(self, claim_uid, index):
-        return correction((self.run_dir / "shares" / f"{claim_uid}-{index}" / "control").read_bytes())[1]
+    def usage(self, share_id):
+        return Share((self.run_dir / "shares" / share_id / "usage").read_bytes())
+
+    def overhead_correction(self, share_id):
+        return correction((self.run_dir / "shares" / share_id / "control").read_bytes())[1]
 
     def wait_for(self, what, condition, timeout=60, interval=0.2):
         deadline = time.monotonic() + timeout

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import sys
 import threading
 import time
@@ -26,6 +27,34 @@ def say(text):
     print(f"[{time.monotonic() - started:5.1f}s] {text}", flush=True)
 
 
+class Ledger:
+    """What was seen of a share's files while it was there."""
+
+    def __init__(self):
+        self.sum_bytes = self.overhead_bytes = self.most_bytes = 0
+        self.corrections = set()  # of its overhead, by the node's monitor: what the limit was less in force
+
+    def look(self, cluster, share_id):
+        try:
+            self.corrections.add(cluster.overhead_correction(share_id))
+            first, again = cluster.usage(share_id), cluster.usage(share_id)
+            self.corrections.add(cluster.overhead_correction(share_id))
+        except (FileNotFoundError, ValueError, struct.error):
+            return  # being made, or unprepared
+        self.most_bytes = max(self.most_bytes, first.total)
+        # Between two equal readings nothing was in flight.
+        if first.counted == again.counted and first.held == again.held == again.total and first.counted > self.sum_bytes:
+            self.sum_bytes, self.overhead_bytes = first.counted, first.total - first.counted
+
+
+class Kernels:
+    """What the simulator's oracle said of a group of processes on a GPU."""
+
+    def __init__(self):
+        self.peak_bytes = 0
+        self.busy = []  # (time_ns, busy_ns of its kernels)
+
+
 class ShareView:
     """One share: what its claim asked for, and all that was seen of it while its pods ran."""
 
@@ -36,17 +65,15 @@ class ShareView:
         self.memory = parse_quantity(result["consumedCapacity"]["memory"])
         self.cores = int(result["consumedCapacity"]["cores"])
         self.group = claim  # the SIMGPU_GROUP of its pods; see observe()
-        self.sum_bytes = self.overhead_bytes = self.oracle_peak = 0
-        self.corrections = set()  # of its overhead, by the node's monitor: what the limit was less in force
-        self.busy = []  # (time_ns, busy_ns of the share's kernels)
-        self.over = None
+        self.ledger, self.gpu = Ledger(), Kernels()
         self.seen = set()
         self.smi_mib = set()
         self.windows = []
 
     def left_bytes(self):
         """What could not be had at the largest sum, under the correction that was in force then."""
-        left = [self.memory - c - self.overhead_bytes - self.sum_bytes for c in self.corrections or {0}]
+        seen = self.ledger
+        left = [self.memory - c - seen.overhead_bytes - seen.sum_bytes for c in seen.corrections or {0}]
         return min((x for x in left if x >= 0), default=max(left))
 
     def measured_pct(self):
@@ -56,7 +83,7 @@ class ShareView:
         start, end = max(w[0] for w in self.windows) + WARM_UP_NS, min(w[1] for w in self.windows)
         if end - start < WARM_UP_NS:  # pods of one share that hardly overlapped: judge the first alone
             start, end = self.windows[0][0] + WARM_UP_NS, self.windows[0][1]
-        inside = [s for s in self.busy if start <= s[0] <= end]
+        inside = [s for s in self.gpu.busy if start <= s[0] <= end]
         if len(inside) < 2 or inside[-1][0] - inside[0][0] < WARM_UP_NS:
             return None
         return 100.0 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
@@ -85,31 +112,18 @@ class Sampler(threading.Thread):
         self.join()
 
 
-def look_at_oracle(cluster, shares):
+def look_at_oracle(cluster, gpus):
     oracle = cluster.oracle()
-    devices = {d["uuid"]: d for d in oracle["devices"]}
-    for share in shares:
-        for group in devices[share.uuid]["groups"]:
-            if group["group"] == share.group:
-                share.oracle_peak = max(share.oracle_peak, group["peak_bytes"])
-                share.busy.append((oracle["time_ns"], group["busy_ns"]))
+    for device in oracle["devices"]:
+        for group in device["groups"]:
+            seen = gpus.setdefault((device["uuid"], group["group"]), Kernels())
+            seen.peak_bytes = max(seen.peak_bytes, group["peak_bytes"])
+            seen.busy.append((oracle["time_ns"], group["busy_ns"]))
 
 
-def look_at_ledgers(cluster, shares):
-    for share in shares:
-        try:
-            share.corrections.add(cluster.overhead_correction(share.uid, share.index))
-            first = cluster.usage(share.uid, share.index)
-            again = cluster.usage(share.uid, share.index)
-            share.corrections.add(cluster.overhead_correction(share.uid, share.index))
-        except FileNotFoundError:
-            continue  # unprepared when the last of its pods ended
-        most = share.memory - min(share.corrections)
-        if first.total > most:
-            share.over = f"ledger at {first.total} of {most} bytes"
-        # Between two equal readings nothing was in flight.
-        if first.counted == again.counted and first.held == again.held == again.total and first.counted > share.sum_bytes:
-            share.sum_bytes, share.overhead_bytes = first.counted, first.total - first.counted
+def look_at_ledgers(cluster, ledgers):
+    for share_id in cluster.share_ids():
+        ledgers.setdefault(share_id, Ledger()).look(cluster, share_id)
 
 
 def parse_line(line):
@@ -169,8 +183,8 @@ def table(shares):
     for s in shares:
         pct = s.measured_pct()
         rows.append(("+".join(s.pods), s.device, mib(s.memory), "/".join(mib(x) for x in sorted(s.seen)) or "-",
-                     mib(s.sum_bytes), mib(s.overhead_bytes), str(s.left_bytes()),
-                     mib(s.oracle_peak), f"{s.cores} %", "-" if pct is None else f"{pct:.1f} %"))
+                     mib(s.ledger.sum_bytes), mib(s.ledger.overhead_bytes), str(s.left_bytes()),
+                     mib(s.gpu.peak_bytes), f"{s.cores} %", "-" if pct is None else f"{pct:.1f} %"))
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for r in rows:
         print("  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip())
@@ -181,16 +195,17 @@ def judge(shares, samplers):
     wrong = [f"observation stopped: {s.error}" for s in samplers if s.error]
     for s in shares:
         who = f"{s.claim}/{s.request}"
-        if s.over:
-            wrong.append(f"{who}: {s.over}")
+        most = s.memory - min(s.ledger.corrections, default=0)
+        if s.ledger.most_bytes > most:
+            wrong.append(f"{who}: ledger at {s.ledger.most_bytes} of {most} bytes")
         if s.seen != {s.memory}:
             wrong.append(f"{who}: asked for {s.memory} bytes, the container saw {sorted(s.seen)}")
         if s.smi_mib - {s.memory >> 20}:
             wrong.append(f"{who}: asked for {s.memory >> 20} MiB, nvidia-smi showed {sorted(s.smi_mib)} MiB")
-        if s.oracle_peak > s.memory:
-            wrong.append(f"{who}: the simulator held {s.oracle_peak} bytes for it, more than its {s.memory}")
-        if s.oracle_peak < s.sum_bytes or not s.sum_bytes:
-            wrong.append(f"{who}: admitted {s.sum_bytes} bytes, but the simulator held only {s.oracle_peak}")
+        if s.gpu.peak_bytes > s.memory:
+            wrong.append(f"{who}: the simulator held {s.gpu.peak_bytes} bytes for it, more than its {s.memory}")
+        if s.gpu.peak_bytes < s.ledger.sum_bytes or not s.ledger.sum_bytes:
+            wrong.append(f"{who}: admitted {s.ledger.sum_bytes} bytes, but the simulator held only {s.gpu.peak_bytes}")
         left = s.left_bytes()
         if not 0 <= left < REMAINDER_BYTES:
             wrong.append(f"{who}: {left} bytes of its memory could not be had")
@@ -230,18 +245,22 @@ def run(cluster, keep):
     say("GPUs published:")
     for device, (uuid, product) in sorted(cluster.gpus_by_device().items()):
         print(f"         {device}  {product}  {uuid}")
+    ledgers, gpus = {}, {}
+    samplers = [Sampler(lambda: look_at_oracle(cluster, gpus), 0.2),
+                Sampler(lambda: look_at_ledgers(cluster, ledgers), 0.05)]
     say("kubectl apply -f demo/manifests")
     print(cluster.kubectl("apply", "-f", MANIFESTS).rstrip())
     cluster.wait_for("all claims prepared", lambda: prepared(cluster), timeout=90)
     shares = observe(cluster)
     say("claims allocated and prepared:")
     print(cluster.kubectl("get", "resourceclaims").rstrip())
-    samplers = [Sampler(lambda: look_at_oracle(cluster, shares), 0.2),
-                Sampler(lambda: look_at_ledgers(cluster, shares), 0.05)]
     say("pods: report, bisect memory to the last byte, keep the GPUs busy")
     cluster.wait_for("the pods to finish", lambda: pods_done(cluster), timeout=150, interval=1)
     for sampler in samplers:
         sampler.stop()
+    for share in shares:
+        share.ledger = ledgers.get(f"{share.uid}-{share.index}", share.ledger)
+        share.gpu = gpus.get((share.uuid, share.group), share.gpu)
     print(cluster.kubectl("get", "pods").rstrip())
     logs = read_logs(cluster, shares)
     say("kubectl logs pod-1")

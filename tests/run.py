@@ -5,7 +5,8 @@ tests/, each in a process group of its own with a timeout. The output of each su
 come all skips with their reasons, all failures with the end of their logs, and the last line is
 "N passed, N failed, N skipped". The exit status is 0 only when something ran and nothing failed.
 
-A module may set TIMEOUT_S = <seconds> (300 otherwise). A cmocka test that skips says why on a line
+As many run at once as there are processors. A module may set TIMEOUT_S = <seconds> (300 otherwise), and ALONE = True where
+it judges times or what the whole machine does: those come last, one after the other. A cmocka test that skips says why on a line
 "[  REASON  ] text" before it calls skip()."""
 
 import argparse
@@ -40,7 +41,7 @@ class Suite:
         self.results = {}
         self.seconds = 0.0
         self.log = None
-        self.is_python = False
+        self.is_python = self.is_alone = False
         self.is_empty = False  # no test of it was asked for
 
     def count(self, status):
@@ -129,6 +130,14 @@ def parse_cmocka(suite, text, status, timed_out):
 def run_unit(suite, log_path):
     status, timed_out = run_process(suite, log_path)
     parse_cmocka(suite, log_path.read_text(errors="replace"), status, timed_out)
+
+
+def run_suite(suite, log_path):
+    if not suite.is_python:
+        run_unit(suite, log_path)
+        return
+    print(f"...    {suite.name} (at most {suite.timeout_s} s)", flush=True)
+    run_python(suite, log_path)
 
 
 def run_python(suite, log_path):
@@ -289,6 +298,7 @@ def python_suites(build, patterns):
                       int(match.group(1)) if match else PYTHON_TIMEOUT_S,
                       {"ALIQUOT_BUILD": str(build), "PYTHONDONTWRITEBYTECODE": "1"})
         suite.is_python = True
+        suite.is_alone = bool(re.search(r"^ALONE = True$", source, re.M))
         yield suite
 
 
@@ -353,19 +363,15 @@ def main():
         return logs / (suite.name.replace("/", "-") + ".log")
 
     done = []
-    units = [s for s in suites if not s.is_python]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        running = {pool.submit(run_unit, s, log_of(s)): s for s in units}
-        for future in concurrent.futures.as_completed(running):
-            future.result()
-            done.append(running[future])
-            report_line(running[future])
-    for suite in [s for s in suites if s.is_python]:
-        print(f"...    {suite.name} (at most {suite.timeout_s} s)", flush=True)
-        run_python(suite, log_of(suite))
-        if not suite.is_empty:
-            done.append(suite)
-            report_line(suite)
+    for group in ([s for s in suites if not s.is_python], [s for s in suites if s.is_python and not s.is_alone],
+                  [s for s in suites if s.is_alone]):
+        with concurrent.futures.ThreadPoolExecutor(1 if group and group[0].is_alone else os.cpu_count() or 1) as pool:
+            running = {pool.submit(run_suite, s, log_of(s)): s for s in group}
+            for future in concurrent.futures.as_completed(running):
+                future.result()
+                if not running[future].is_empty:
+                    done.append(running[future])
+                    report_line(running[future])
     done.sort(key=lambda s: suites.index(s))
     return report_end(done)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the NVML child may say, read by its parent: readings, events, progress and samples; what is
  * taken is encoded and read back to the same. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sample.h"
 #include "require.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void readings(const char *line, size_t len)
 {

@@ -16,6 +16,7 @@ from daemon_world import BUILD, REPO, World, need_daemon, result, wait_for  # no
 from monitor_world import Program, driver_folder, figures  # noqa: E402
 
 TIMEOUT_S = 120
+ALONE = True
 LOAN_OFFSET = 264  # include/aliquot/share.h
 SECONDS = 60
 

@@ -17,6 +17,7 @@ import unittest
 import places
 
 TIMEOUT_S = 180
+ALONE = True
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 LIBRARY = BUILD / "src/vgpu/libvgpu.so"

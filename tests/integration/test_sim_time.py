@@ -12,6 +12,7 @@ import unittest
 from test_sim import SMALL, WAIT_S, Machine, SimTest, running, until
 
 TIMEOUT_S = 180
+ALONE = True
 BUSY = """
 import ctypes as C, json, os, sys, time
 cu = C.CDLL('libcuda.so.1'); ml = C.CDLL('libnvidia-ml.so.1')

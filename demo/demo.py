@@ -131,8 +131,8 @@ def parse_line(line):
     return kind, {k: v.strip('"') for k, v in re.findall(r'(\w+)=("[^"]*"|\S+)', rest)}
 
 
-def observe(cluster):
-    """The shares of all allocated claims, each with the pods that use it."""
+def observe(cluster, claims):
+    """The shares of these claims, each with the pods that use it."""
     gpus = cluster.gpus_by_device()
     pods_of = {}
     for pod in cluster.objects("pods"):
@@ -141,7 +141,7 @@ def observe(cluster):
             claim = ref.get("resourceClaimName") or statuses.get(ref["name"])
             pods_of.setdefault(claim, []).append(pod)
     shares = []
-    for claim in cluster.objects("resourceclaims"):
+    for claim in claims:
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
         for i, result in enumerate(claim["status"]["allocation"]["devices"]["results"]):
             uuid, product = gpus[result["device"]]
@@ -227,9 +227,11 @@ def pods_done(cluster):
 
 
 def prepared(cluster):
-    claims = cluster.objects("resourceclaims")
-    return len(claims) == 5 and all(
-        (cluster.run_dir / "shares" / f"{c['metadata']['uid']}-0" / "usage").exists() for c in claims)
+    """The claims, once all of them are: on a busy machine the first may be over before the last has begun."""
+    claims = [c for c in cluster.objects("resourceclaims")
+              if "allocation" in c.get("status", {}) and
+              (cluster.run_dir / "shares" / f"{c['metadata']['uid']}-0" / "usage").exists()]
+    return claims if len(claims) == 5 else None
 
 
 def describe_trouble(cluster):
@@ -250,8 +252,7 @@ def run(cluster, keep):
                 Sampler(lambda: look_at_ledgers(cluster, ledgers), 0.05)]
     say("kubectl apply -f demo/manifests")
     print(cluster.kubectl("apply", "-f", MANIFESTS).rstrip())
-    cluster.wait_for("all claims prepared", lambda: prepared(cluster), timeout=90)
-    shares = observe(cluster)
+    shares = observe(cluster, cluster.wait_for("all claims prepared", lambda: prepared(cluster), timeout=90))
     say("claims allocated and prepared:")
     print(cluster.kubectl("get", "resourceclaims").rstrip())
     say("pods: report, bisect memory to the last byte, keep the GPUs busy")

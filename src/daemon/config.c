@@ -195,6 +195,15 @@ static int set_root(const struct alq_config *cfg, char **root, const char *path,
     return alq_text_set(root, access(there, F_OK) == 0 ? cfg->driver_root : "/", err);
 }
 
+static int put_below_host_root(const struct alq_config *cfg, char **path, struct alq_err *err)
+{
+    if (!strcmp(cfg->host_root, "/"))
+        return 0;
+    alq_auto_free char *below =
+        alq_str_printf("%s%s", cfg->host_root, strcmp(*path, "/") ? *path : "");
+    return below ? alq_text_set(path, below, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+}
+
 static int check(struct alq_config *cfg, struct alq_err *err)
 {
     if (check_xids(cfg->ignored_xids, err))
@@ -218,7 +227,9 @@ static int check(struct alq_config *cfg, struct alq_err *err)
                            cfg->pod_uid);
     if (alq_inject_parse(cfg->inject, &cfg->inject_sets, err))
         return alq_err_wrap(err, "--inject");
-    int rc = set_root(cfg, &cfg->dev_root, "dev/nvidiactl", err);
+    int rc = put_below_host_root(cfg, &cfg->driver_root, err);
+    if (!rc)
+        rc = set_root(cfg, &cfg->dev_root, "dev/nvidiactl", err);
     return rc ? rc : set_root(cfg, &cfg->kernel_root, "proc/driver/nvidia/version", err);
 }
 

@@ -44,8 +44,10 @@ struct alq_config {
     char *cdi_dir;              /* --cdi-dir */
     char *state_dir;   /* --state-dir: records and device names, on a disk that survives reboots */
     char *run_dir;     /* --run-dir: shares/ below it, on tmpfs */
-    char *driver_root; /* --driver-root: where NVIDIA's user-space driver is installed, "/" for the
-                          host's */
+    char *host_root;   /* --host-root: where this process sees the host's "/"; NULL or "/"
+                          outside a container */
+    char *driver_root; /* --driver-root, below host_root: where NVIDIA's user-space driver is
+                          installed, host_root itself for the host's */
     char *dev_root;    /* --dev-root: where its dev/ is; never NULL after alq_config_load (default:
                           driver    root if it has dev/nvidiactl, else "/") */
     char *kernel_root; /* --kernel-root: where proc/ and sys/ of the driver's kernel module are;

@@ -49,6 +49,9 @@ const struct alq_setting alq_settings[] = {
     ROW("cdi-dir", PATH, cdi_dir, "/var/run/cdi", "CDI specs for the container runtime"),
     ROW("state-dir", PATH, state_dir, "/var/lib/aliquot", "records of prepared claims"),
     ROW("run-dir", PATH, run_dir, "/run/aliquot", "share directories, on tmpfs"),
+    ROW("host-root", PATH, host_root, "/",
+        "where the host's / is seen here, in a container: the driver root is looked for below it, "
+        "CDI specs have paths without it"),
     ROW("driver-root", PATH, driver_root, "/", "root of NVIDIA's driver installation"),
     ROW("dev-root", PATH, dev_root, NULL,
         "root of its dev/ (default: driver root if dev/nvidiactl is there, else /)"),

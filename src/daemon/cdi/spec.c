@@ -78,14 +78,22 @@ static json_t *options_socket(void)
     return json_pack("[sssss]", "nosuid", "nodev", "noexec", "rbind", "rprivate");
 }
 
+/* A path that was found below the host root, as the runtime on the host knows it. */
+static const char *on_host(const struct alq_config *cfg, const char *path)
+{
+    size_t len = cfg->host_root ? strlen(cfg->host_root) : 0;
+    return len > 1 && !strncmp(path, cfg->host_root, len) && path[len] == '/' ? path + len : path;
+}
+
 /* gids collects the groups that a node is for. */
-static json_t *node(const struct alq_driver_node *n, json_t *gids)
+static json_t *node(const struct alq_config *cfg, const struct alq_driver_node *n, json_t *gids)
 {
     /* The runtime reads type and numbers from the host's node when the container starts:
      * nvidia-uvm's major number may have changed by then. */
     json_t *value = json_pack("{s:s, s:s}", "path", n->path, "permissions", "rw");
-    if (strcmp(n->path, n->host_path))
-        put(value, "hostPath", json_string(n->host_path));
+    const char *host_path = on_host(cfg, n->host_path);
+    if (strcmp(n->path, host_path))
+        put(value, "hostPath", json_string(host_path));
     if ((n->mode & 0666) == 0666)
         return value; /* what a runtime makes of a node without a mode */
     put(value, "fileMode", json_integer(n->mode));
@@ -193,14 +201,14 @@ static json_t *common_mounts(const struct alq_config *cfg, const struct alq_driv
     int is_linked = cfg->inject_sets & ALQ_INJECT_SYMLINKS && library->hook_path[0];
     for (size_t i = 0; i < files->mount_count; i++) {
         const struct alq_driver_mount *m = &files->mounts[i];
-        add_mount(cfg, mounts, m->host_path, m->container_path,
+        add_mount(cfg, mounts, on_host(cfg, m->host_path), m->container_path,
                   m->is_socket ? options_socket() : options_ro());
     }
     /* Without the hook a file stands where its link would. */
     for (size_t i = 0; i < files->link_count && !is_linked; i++) {
         const struct alq_driver_mount *m = mount_behind(files, &files->links[i]);
         if (m)
-            add_mount(cfg, mounts, m->host_path, files->links[i].path, options_ro());
+            add_mount(cfg, mounts, on_host(cfg, m->host_path), files->links[i].path, options_ro());
     }
     for (size_t i = 0; i < cfg->extra_mount_count; i++) {
         const struct alq_extra_mount *extra = &cfg->extra_mounts[i];
@@ -223,7 +231,7 @@ static json_t *common_edits(const struct alq_config *cfg, const struct alq_drive
     for (size_t i = 0; i < cfg->extra_env_count; i++)
         append(env, json_string(cfg->extra_env[i]));
     for (size_t i = 0; i < files->nodes.count; i++)
-        append(nodes, node(&files->nodes.items[i], gids));
+        append(nodes, node(cfg, &files->nodes.items[i], gids));
     json_t *edits = json_pack("{s:o}", "deviceNodes", nodes);
     put_list(edits, "env", env);
     put_list(edits, "mounts", common_mounts(cfg, files, library));
@@ -298,10 +306,10 @@ static int gpu_edits(const struct alq_config *cfg, const struct alq_driver_files
     if (rc)
         return rc;
     json_t *gids = json_array(), *nodes = json_array();
-    append(nodes, node(&own, gids));
+    append(nodes, node(cfg, &own, gids));
     alq_driver_node_clear(&own);
     for (size_t i = 0; gpu && i < gpu->nodes.count; i++)
-        append(nodes, node(&gpu->nodes.items[i], gids));
+        append(nodes, node(cfg, &gpu->nodes.items[i], gids));
     *edits = json_pack("{s:o}", "deviceNodes", nodes);
     put_gids(cfg, *edits, gids);
     if (gpu && gpu->link_count && library->hook_path[0] && cfg->inject_sets & ALQ_INJECT_SYMLINKS) {

@@ -335,6 +335,20 @@ static void build_without_a_hook_mounts_files_where_links_would_be(void **state)
                         at(w, LIB_DIR "/libcuda.so.550.163.01"));
 }
 
+static void build_below_a_host_root_names_paths_as_the_host_knows_them(void **state)
+{
+    struct world *w = *state;
+    put_driver(w, LIB_DIR, "550.163.01");
+    put_nodes(w);
+    w->cfg.host_root = strdup(w->root);
+    alq_auto_json json_t *spec = build_with_hook(w, "");
+    const json_t *common = json_object_get(spec, "containerEdits");
+    assert_string_equal(alq_json_str(mount_at(common, "/" LIB_DIR "/libcuda.so.1"), "hostPath"),
+                        "/" LIB_DIR "/libcuda.so.550.163.01");
+    assert_string_equal(alq_json_str(mount_at(common, "/" LIB_DIR "/libcuda.so"), "hostPath"),
+                        "/" LIB_DIR "/libcuda.so.550.163.01");
+}
+
 static void build_leaves_the_toolkits_variable_out_when_told_so(void **state)
 {
     struct world *w = *state;
@@ -558,6 +572,7 @@ int main(void)
         ROW(id_and_path_are_as_container_runtimes_expect),
         ROW(build_with_a_hook_has_it_do_links_cache_and_lock),
         ROW(build_without_a_hook_mounts_files_where_links_would_be),
+        ROW(build_below_a_host_root_names_paths_as_the_host_knows_them),
         ROW(build_leaves_the_toolkits_variable_out_when_told_so),
         ROW(build_mounts_sockets_writable_and_noexec),
         ROW(build_keeps_mode_and_group_of_nodes),

@@ -279,6 +279,22 @@ static void take_live_changes_what_may_and_names_what_waits(void **state)
     alq_config_free(&fresh);
 }
 
+static void load_puts_the_driver_root_below_the_host_root(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"/", "/host"},
+                                          {"/run/nvidia/driver", "/host/run/nvidia/driver"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct alq_config cfg;
+        assert_int_equal(
+            load(&cfg, NULL, yaml("hostRoot: /host/\n"), "--driver-root", rows[i][0], NULL), 0);
+        assert_string_equal(cfg.host_root, "/host");
+        assert_string_equal(cfg.driver_root, rows[i][1]);
+        assert_string_equal(cfg.dev_root, "/");
+        alq_config_free(&cfg);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +302,7 @@ int main(void)
         cmocka_unit_test(load_without_flags_gives_the_documented_defaults),
         cmocka_unit_test(load_prefers_flags_to_the_file_to_defaults),
         cmocka_unit_test(load_takes_a_file_behind_links),
+        cmocka_unit_test(load_puts_the_driver_root_below_the_host_root),
         cmocka_unit_test(load_refuses_what_it_does_not_understand),
         cmocka_unit_test(load_sees_help_and_version_first),
         cmocka_unit_test(load_takes_the_environment_between_file_and_flags),

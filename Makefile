@@ -60,6 +60,7 @@ demo: build
 	@$(PYTHON) demo/demo.py $(if $(KEEP),--keep) $(DEMO_ARGS)
 
 test: build
+	@tools/setup.sh chart
 	@$(PYTHON) tests/run.py --build $(BUILD) $(TEST_ARGS)
 
 test-aarch64:

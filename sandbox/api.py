@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 
+import admission
 import events
 import patches
 import resources
@@ -88,6 +89,25 @@ class User:
             return True
         return any(group == g and resource == r and verb in verbs and (names is None or name in names)
                    for g, r, verbs, names in self.rules)
+
+
+class Account(User):
+    """A service account with a token; its rights are those that ClusterRoleBindings give it now."""
+
+    def __init__(self, store, namespace, name, node=None):
+        super().__init__(f"system:serviceaccount:{namespace}:{name}",
+                         ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"], [], node)
+        self.store, self.subject = store, ("ServiceAccount", namespace, name)
+
+    def may(self, verb, group, resource, name=""):
+        for binding in self.store.all("clusterrolebindings"):
+            if not any((s.get("kind"), s.get("namespace"), s.get("name")) == self.subject for s in binding.get("subjects") or []):
+                continue
+            role = self.store.get("clusterroles", "", binding["roleRef"]["name"]) or {}
+            if any(group in r.get("apiGroups", []) and resource in r.get("resources", []) and verb in r.get("verbs", []) and
+                   (not r.get("resourceNames") or name in r["resourceNames"]) for r in role.get("rules") or []):
+                return True
+        return False
 
 
 SYSTEM = User("system:admin", ["system:masters"])
@@ -382,6 +402,7 @@ class Api:
             if problems:
                 raise invalid(res, meta.get("name", ""), problems)
             obj["metadata"] = _ordered_meta(meta)
+            self._admit(user, res, "CREATE", namespace, meta["name"], obj, None)
             if self.store.get(res.internal, namespace if res.namespaced else "", meta["name"]):
                 if generated:
                     raise ApiError(409, "AlreadyExists", f'{res.qualified} "{meta["name"]}" already exists, the server '
@@ -446,6 +467,8 @@ class Api:
         if sub == "status" and res.plural == "resourceclaims":
             self._authorize_devices(user, res, name, obj, old, options)
         obj["metadata"] = meta = _ordered_meta(meta)
+        if not sub:
+            self._admit(user, res, "UPDATE", namespace, name, obj, old)
         if res.generation and sub != "status" and (obj.get("spec") != old.get("spec") or took):
             meta["generation"] = before.get("generation", 0) + 1
         if obj == old:
@@ -529,6 +552,7 @@ class Api:
                                    f"the {label} in the precondition ({conditions[key]}) does not match the {label} "
                                    f"in record ({meta[key]}). The object might have been deleted and then recreated",
                                    _details(res, name, res.kind))
+            self._admit(user, res, "DELETE", namespace, name, None, old)
             if options.dry_run:
                 return self.view(res, old)
             if res.plural == "namespaces":
@@ -641,6 +665,8 @@ class Api:
             return validate.device_class(obj)
         if kind == "Pod":
             return _validate_pod(obj, old)
+        if kind == "ValidatingAdmissionPolicy":
+            return [validate.invalid(field, "<value omitted>", text) for field, text in admission.check(obj)]
         if kind == "Event":
             return events.validate_update(obj, old, namespace, res) if old else events.validate(obj, namespace, res)
         return []
@@ -670,6 +696,13 @@ class Api:
                    f'{verbs[-1]} resource "resourceclaims/driver" in API group "resource.k8s.io" in the namespace '
                    f'"{namespace}"')
             raise invalid(res, name, [validate.forbidden("status.devices", why)])
+
+    def _admit(self, user, res, operation, namespace, name, new, old):
+        try:
+            admission.admit(self.store, user, res, operation, namespace if res.namespaced else "", new, old)
+        except admission.Refused as error:
+            raise ApiError(422, "Invalid", f'{res.qualified} "{name}" is forbidden: {error}',
+                           {**_details(res, name), "causes": [{"message": str(error)}]}) from None
 
     # ------------------------------------------------------------------ helpers of the other parts
 

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import secrets
 import select
 import socket
 import ssl
@@ -153,6 +154,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self._go_wrong()
             if self.user is None:
                 raise logic.ApiError(401, "Unauthorized", "Unauthorized")
+            if self.headers.get("Impersonate-User"):
+                self._impersonate(self.headers["Impersonate-User"])
             self._route()
         except logic.ApiError as error:
             code = error.code
@@ -220,6 +223,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._send(code, content_type, body + b"\n", headers)
 
     # ------------------------------------------------------------------ routing
+
+    def _impersonate(self, name):
+        """The administrator acts as a service account, on the node that the extra header names."""
+        parts = name.split(":")
+        if self.user.rules is not None or parts[:2] != ["system", "serviceaccount"] or len(parts) != 4:
+            raise logic.ApiError(403, "Forbidden", f'users "{name}" is forbidden: User "{self.user.name}" cannot impersonate it '
+                                                   "here: the administrator can, service accounts", {})
+        extra = {urllib.parse.unquote(k).lower(): v for k, v in self.headers.items()}
+        self.user = logic.Account(self.server.api.store, *parts[2:],
+                                  node=extra.get("impersonate-extra-authentication.kubernetes.io/node-name"))
 
     def _route(self):
         path = self.url_path
@@ -473,6 +486,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _create(self, res, namespace, name, sub):
         if sub == "binding":
             return self._bind(res, namespace, name)
+        if sub == "token":
+            return self._token(res, namespace, name)
         obj = self._object(res)
         if res.group == "authorization.k8s.io":
             wanted = (obj.get("spec") or {}).get("resourceAttributes") or {}
@@ -484,6 +499,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             raise logic.bad_request("an empty namespace may not be set during creation")
         made = self.server.api.create(self.user, res, namespace, obj, self._options("create"))
         return self._answer(res, made, 201)
+
+    def _token(self, res, namespace, name):
+        """A token that never expires, bound to the node of boundObjectRef: the node itself, or the pod's."""
+        self.server.api.get(res, namespace, name)
+        request = json.loads(self.raw)
+        bound, node = (request.get("spec") or {}).get("boundObjectRef") or {}, None
+        if bound.get("kind") == "Node":
+            node = self.server.api.get(resources.resource("nodes"), "", bound["name"])["metadata"]["name"]
+        elif bound.get("kind") == "Pod":
+            node = self.server.api.get(resources.resource("pods"), namespace, bound["name"])["spec"].get("nodeName")
+        token = secrets.token_urlsafe(24)
+        self.server.tokens[token] = logic.Account(self.server.api.store, namespace, name, node)
+        self._json(201, {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {"name": name, "namespace": namespace},
+                         "spec": request.get("spec") or {}, "status": {"token": token, "expirationTimestamp": "2099-01-01T00:00:00Z"}})
 
     def _bind(self, res, namespace, name):
         binding = self._object(res)

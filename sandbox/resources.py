@@ -50,7 +50,15 @@ RESOURCES = [
              subresources={**_STATUS, "binding": ("create",), "log": ("get",)},
              fields=("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
                      "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName")),
-    Resource("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", True, ["sa"]),
+    Resource("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", True, ["sa"], subresources={"token": ("create",)}),
+    Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "validatingadmissionpolicy",
+             "ValidatingAdmissionPolicy", False, generation=True),
+    Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "validatingadmissionpolicybinding",
+             "ValidatingAdmissionPolicyBinding", False, generation=True),
+    Resource("apps", "v1", "daemonsets", "daemonset", "DaemonSet", True, ["ds"], subresources=_STATUS, generation=True),
+    Resource("networking.k8s.io", "v1", "networkpolicies", "networkpolicy", "NetworkPolicy", True, ["netpol"], generation=True),
+    Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", False),
+    Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "clusterrole", "ClusterRole", False),
     Resource("events.k8s.io", "v1", "events", "event", "Event", True, ["ev"],
              fields=("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid",
                      "regarding.apiVersion", "reason", "reportingController", "type")),
@@ -66,7 +74,9 @@ RESOURCES = [
              "SelfSubjectAccessReview", False, verbs=["create"]),
 ]
 BY_PATH = {(r.group, r.version, r.plural): r for r in RESOURCES}
-GROUPS = ["events.k8s.io", "resource.k8s.io", "authorization.k8s.io"]
+GROUPS = ["events.k8s.io", "resource.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io", "apps", "networking.k8s.io",
+          "rbac.authorization.k8s.io"]
+_SUBRESOURCE_KINDS = {"binding": "Binding", "token": "TokenRequest"}
 
 
 def resource(plural, group=None):
@@ -121,7 +131,7 @@ def api_resources(group, version):
             row["shortNames"] = res.short
         rows.append(row)
         for name, verbs in sorted(res.subresources.items()):
-            kind = "Binding" if name == "binding" else res.kind
+            kind = _SUBRESOURCE_KINDS.get(name, res.kind)
             rows.append({"name": f"{res.plural}/{name}", "singularName": "", "namespaced": res.namespaced,
                          "kind": kind, "verbs": list(verbs)})
     if not rows:
@@ -148,7 +158,7 @@ def aggregated(groups):
                 row["shortNames"] = res.short
             if res.subresources:
                 row["subresources"] = [
-                    {"subresource": n, "responseKind": {**kind, "kind": "Binding" if n == "binding" else res.kind},
+                    {"subresource": n, "responseKind": {**kind, "kind": _SUBRESOURCE_KINDS.get(n, res.kind)},
                      "verbs": list(v)} for n, v in sorted(res.subresources.items())]
             rows.append(row)
         items.append({"metadata": {"name": group} if group else {},

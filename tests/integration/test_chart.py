@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Helm chart: rendered by Helm's own engine, its objects compared with golden files (tests/chart/golden; ALIQUOT_GOLDEN=write makes
+them anew), held against a real API server's schemas, applied to the sandbox, whose admission must answer as the real one did; and
+aliquotd run with the rendered settings and rights."""
+
+import json
+import os
+import re
+import unittest
+
+import jsonschema
+import yaml
+
+import chart_cases
+import chart_objects
+import sandbox_peer
+from chart_objects import CHART, REPO, RenderError
+
+TIMEOUT_S = 300
+GOLDEN = REPO / "tests/chart/golden"
+MONITORING = ("PodMonitor", "PrometheusRule")
+EVERYTHING = {
+    "image": {"repository": "registry.example.com/aliquot", "digest": "sha256:" + "ab" * 32}, "imagePullPolicy": "Always",
+    "imagePullSecrets": [{"name": "pull"}], "driverName": "gpu.example.com", "driverRoot": "/run/nvidia/driver",
+    "devices": {"include": ["NVIDIA H100*"], "exclude": ["0000:65:00.0"]},
+    "config": {"reserve": "1Gi", "wholeGpu": "passthrough", "inject": "default,graphics", "healthIgnoreXids": [13, 31], "hamiMetrics": True},
+    "deviceClass": {"config": {"apiVersion": "config.aliquot.dev/v1alpha1", "kind": "ShareConfig", "compute": {"policy": "Burst"}}},
+    "extendedResource": {"name": "example.com/gpu", "className": "whole-gpu"},
+    "admission": {"ceilings": True, "refuseCounts": "always", "moreClasses": ["small-gpu"]}, "metrics": {"port": 9500}, "hostNetwork": True,
+    "privileged": True, "seLinuxOptions": {"type": "spc_t"}, "gpuNodesOnly": True, "tolerations": [{"operator": "Exists"}],
+    "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "extraEnv": [{"name": "SIMGPU_SOCKET", "value": "/run/simgpu/simgpud.sock"}],
+    "extraVolumes": [{"name": "sim", "hostPath": {"path": "/run/simgpu"}}], "extraVolumeMounts": [{"name": "sim", "mountPath": "/run/simgpu"}],
+    "serviceAccount": {"annotations": {"e": "f"}}, "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+    "podMonitor": {"enabled": True, "labels": {"release": "p"}}, "prometheusRule": {"enabled": True}, "grafanaDashboard": {"enabled": True}}
+SETS = {  # name of the golden file: (values, server version, release)
+    "default": ({}, "1.36.2", "aliquot"),
+    "kubernetes-1.34": ({}, "1.34.9", "aliquot"),
+    "everything": (EVERYTHING, "1.36.2", "shares"),
+    "nothing": ({"deviceClass": {"create": False}, "extendedResource": {"enabled": False},
+                 "admission": {"nodeSlices": False, "shareConfig": False, "refuseCounts": "never"},
+                 "serviceAccount": {"create": False, "name": "mine"}, "rbac": {"create": False}, "priorityClassName": "", "nodeSelector": None,
+                 "runtimeClassName": "nvidia", "resources": {"limits": None, "requests": None}}, "1.36.2", "aliquot")}
+
+
+class Dumper(yaml.SafeDumper):
+    """Texts of several lines as they are."""
+
+
+Dumper.add_representer(str, lambda d, s: d.represent_scalar("tag:yaml.org,2002:str", s, style="|" if "\n" in s else None))
+
+
+def of_kind(objects, kind, name=None):
+    found = [o for o in objects if o["kind"] == kind and (name is None or o["metadata"]["name"] == name)]
+    assert len(found) == 1 or name is None, (kind, name)
+    return found[0]
+
+
+def setUpModule():
+    if not os.path.exists("/usr/bin/go"):
+        raise unittest.SkipTest("golang-go is not installed; make test installs it (tools/packages.txt, chart)")
+    renderer = Rendered.renderer = chart_objects.Renderer()
+    unittest.addModuleCleanup(renderer.close)
+    Rendered.sets = {name: renderer.objects(values, version, release) for name, (values, version, release) in SETS.items()}
+    Rendered.default = Rendered.sets["default"]
+    Rendered.schema = json.loads((CHART / "values.schema.json").read_text())
+
+
+class Rendered(unittest.TestCase):
+    renderer = sets = default = schema = None
+
+    def pod(self, name="default"):
+        return of_kind(self.sets[name], "DaemonSet")["spec"]["template"]["spec"]
+
+    def settings(self, name="default"):
+        return yaml.safe_load(of_kind(self.sets[name], "ConfigMap")["data"]["aliquotd.yaml"])
+
+
+class Golden(Rendered):
+    def test_objects_are_as_the_golden_files_say(self):
+        for name, objects in self.sets.items():
+            path = GOLDEN / f"{name}.yaml"
+            text = "# SPDX-License-Identifier: Apache-2.0\n" + yaml.dump_all(
+                [o for o in objects if not o["metadata"]["name"].endswith("-dashboard")], Dumper=Dumper, sort_keys=True, width=160)
+            if os.environ.get("ALIQUOT_GOLDEN") == "write":
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+            with self.subTest(name):
+                self.assertEqual(text, path.read_text(), f"{path.name} differs; ALIQUOT_GOLDEN=write makes it anew")
+
+    def test_every_field_is_one_that_the_api_server_knows(self):
+        for name, objects in self.sets.items():
+            for obj in objects:
+                if obj["kind"] not in MONITORING:
+                    self.assertEqual(chart_objects.problems(obj), [], name)
+
+    def test_a_field_that_the_api_server_does_not_know_is_found(self):
+        obj = json.loads(json.dumps(of_kind(self.default, "DaemonSet")))
+        obj["spec"]["template"]["spec"]["hostPid"] = True
+        obj["spec"]["template"]["spec"]["containers"][0]["args"] = "--config"
+        self.assertEqual(len(chart_objects.problems(obj)), 2)
+
+    def test_monitoring_objects_have_only_fields_of_the_operator(self):
+        objects = self.sets["everything"]
+        monitor, rule = of_kind(objects, "PodMonitor"), of_kind(objects, "PrometheusRule")
+        self.assertLessEqual(set(monitor["spec"]), {"selector", "podMetricsEndpoints"})
+        self.assertLessEqual(set(monitor["spec"]["podMetricsEndpoints"][0]),
+                             {"honorLabels", "path", "interval", "port", "portNumber", "relabelings"})
+        for group in rule["spec"]["groups"]:
+            self.assertLessEqual(set(group), {"name", "rules"})
+            for alert in group["rules"]:
+                self.assertLessEqual(set(alert), {"alert", "expr", "for", "labels", "annotations"})
+        self.assertEqual(monitor["spec"]["selector"], of_kind(objects, "DaemonSet")["spec"]["selector"])
+
+
+class Values(Rendered):
+    def refuse(self, values):
+        merged = self.renderer.ask(values)["values"]
+        with self.assertRaises(jsonschema.ValidationError):
+            jsonschema.validate(merged, self.schema)
+
+    def test_schema_takes_every_set(self):
+        jsonschema.Draft7Validator.check_schema(self.schema)
+        for values, version, release in SETS.values():
+            jsonschema.validate(self.renderer.ask(values, version, release)["values"], self.schema)
+
+    def test_schema_refuses_mistakes(self):
+        for values in ({"drivername": "x"}, {"driverName": "A_B"}, {"image": {"digest": "sha256:1"}}, {"config": {"logLevels": "info"}},
+                       {"config": {"wholeGpu": "yes"}}, {"metrics": {"port": 0}}, {"admission": {"refuseCounts": "maybe"}},
+                       {"driverRoot": "run/nvidia"}, {"deviceClass": {"config": {"kind": "GpuConfig"}}}, {"imagePullPolicy": "Sometimes"}):
+            with self.subTest(values):
+                self.refuse(values)
+
+    def test_schema_has_every_value_and_every_setting(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        self.assertEqual(set(values) | {"global"}, set(self.schema["properties"]))
+        documented = set(re.findall(r"^\| `--[a-z-]+` \| `(\w+)` \|", (REPO / "docs/configuration.md").read_text(), re.M))
+        left = documented - set(self.schema["properties"]["config"]["properties"])
+        own = set(self.settings()) | {"devicesInclude", "devicesExclude"}
+        image = {"library", "hook"}  # the image's variables
+        pod = {"nodeName", "podUid", "kubeconfig"}
+        self.assertEqual(left, (own - {"logFormat", "devRoot"}) | image | pod | {"allowNonTmpfs"})
+
+    def test_config_may_not_say_what_the_chart_decides(self):
+        with self.assertRaisesRegex(RenderError, "config.driverName: the chart sets it from a value of its own"):
+            self.renderer.ask({"config": {"driverName": "x"}})
+
+    def test_an_older_kubernetes_is_refused(self):
+        with self.assertRaisesRegex(RenderError, "incompatible with Kubernetes"):
+            self.renderer.ask(version="1.33.4")
+
+    def test_versions_are_the_builds(self):
+        version = re.search(r"version: '([^']+)'", (REPO / "meson.build").read_text())[1]
+        meta = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        self.assertEqual((meta["version"], meta["appVersion"]), (version, version))
+        self.assertEqual(self.pod()["containers"][0]["image"], f"aliquot:{version}")
+
+
+class Daemonset(Rendered):
+    def test_pod_has_the_least_rights_that_do(self):
+        security = self.pod()["containers"][0]["securityContext"]
+        documented = set(re.findall(r"^\| `CAP_(\w+)` \|", (REPO / "docs/security.md").read_text(), re.M))
+        self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+        self.assertEqual(set(security["capabilities"]["add"]), documented)
+        self.assertIn("SYS_PTRACE", documented)
+        self.assertNotIn("privileged", security)
+        self.assertFalse(security["allowPrivilegeEscalation"])
+        self.assertTrue(security["readOnlyRootFilesystem"])
+        self.assertEqual(security["seccompProfile"], {"type": "RuntimeDefault"})
+        self.assertTrue(self.pod()["hostPID"])
+        self.assertNotIn("hostNetwork", self.pod())
+        self.assertNotIn("allowPrivilegeEscalation", self.pod("everything")["containers"][0]["securityContext"])
+
+    def test_update_starts_the_new_pod_first(self):
+        update = of_kind(self.default, "DaemonSet")["spec"]["updateStrategy"]
+        self.assertEqual(update, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+        env = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in self.pod()["containers"][0]["env"] if "valueFrom" in e}
+        self.assertEqual(env, {"NODE_NAME": "spec.nodeName", "POD_UID": "metadata.uid"})
+
+    def test_in_the_hosts_network_two_pods_fit_on_a_node(self):
+        container = self.pod("everything")["containers"][0]
+        self.assertNotIn("ports", container)  # a declared port would be a host port, and one pod a node
+        self.assertNotIn("livenessProbe", container)
+        self.assertEqual(container["readinessProbe"]["httpGet"]["port"], 9500)
+
+    def test_every_directory_of_the_settings_is_mounted_where_it_is_on_the_host(self):
+        for name, driver in (("default", "/host"), ("everything", "/host/run/nvidia/driver")):
+            pod, settings = self.pod(name), self.settings(name)
+            volumes = {v["name"]: v.get("hostPath", {}).get("path") for v in pod["volumes"]}
+            mounts = {m["mountPath"]: volumes[m["name"]] for m in pod["containers"][0]["volumeMounts"]}
+            for key in ("kubeletPluginsDir", "kubeletRegistryDir", "cdiDir", "stateDir", "runDir", "hostLibDir"):
+                self.assertEqual(mounts[settings[key]], settings[key], key)
+            self.assertEqual(mounts[os.path.dirname(settings["podResourcesSocket"])], os.path.dirname(settings["podResourcesSocket"]))
+            self.assertEqual(mounts[driver], settings["driverRoot"])
+            self.assertTrue(driver.startswith(settings["hostRoot"]))
+            self.assertEqual(mounts["/dev"], "/dev")
+
+    def test_a_change_of_settings_makes_new_pods(self):
+        sums = [of_kind(self.renderer.objects(v), "DaemonSet")["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+                for v in ({}, {"config": {"logLevel": "debug"}})]
+        self.assertNotEqual(*sums)
+
+    def test_rights_are_those_that_the_documentation_says(self):
+        rules = {(g, r): set(rule["verbs"]) for rule in of_kind(self.default, "ClusterRole")["rules"] for g in rule["apiGroups"]
+                 for r in rule["resources"]}
+        table = (REPO / "docs/configuration.md").read_text().split("| right | for what |")[1].split("\n\n")[0]
+        self.assertEqual(rules.pop(("resource.k8s.io", "resourceclaims/driver")), {"associated-node:patch"})
+        for (group, resource), verbs in rules.items():
+            row = re.search(rf"^\| `{resource}`(?: \(group `([\w.]+)`\))? ([\w, ]+?)[ ,]*(?:\||and from)", table, re.M)
+            self.assertIsNotNone(row, resource)
+            self.assertEqual(set(re.split(r", ", row[2])), verbs, resource)
+            self.assertIn(row[1], (None, group))
+
+    def test_the_slice_policy_is_about_the_daemonsets_own_account(self):
+        for name, (_, _, release) in SETS.items():
+            policies = [o for o in self.sets[name] if o["kind"] == "ValidatingAdmissionPolicy" and o["metadata"]["name"].endswith("node-slices")]
+            for policy in policies:
+                account = f"system:serviceaccount:aliquot:{self.pod(name)['serviceAccountName']}"
+                self.assertIn(f"'{account}'", policy["spec"]["matchConditions"][0]["expression"])
+        custom = self.renderer.objects({"serviceAccount": {"name": "gpu-daemon"}}, namespace="kube-system")
+        self.assertIn("'system:serviceaccount:kube-system:gpu-daemon'",
+                      of_kind(custom, "ValidatingAdmissionPolicy", "aliquot-node-slices")["spec"]["matchConditions"][0]["expression"])
+        self.assertEqual(of_kind(custom, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"], "gpu-daemon")
+
+    def test_counts_are_refused_where_the_scheduler_dies_of_them(self):
+        names = {name: {o["metadata"]["name"] for o in objects} for name, objects in self.sets.items()}
+        self.assertIn("aliquot-one-device", names["kubernetes-1.34"])
+        self.assertNotIn("aliquot-one-device", names["default"])
+        self.assertNotIn("whole.hami-core-gpu.project-hami.io", names["kubernetes-1.34"])
+
+    def test_one_class_has_the_extended_resource(self):
+        classes = {o["metadata"]["name"]: o["spec"].get("extendedResourceName") for o in self.default if o["kind"] == "DeviceClass"}
+        self.assertEqual(classes, {"hami-core-gpu.project-hami.io": None, "whole.hami-core-gpu.project-hami.io": "nvidia.com/gpu"})
+
+
+class Monitoring(Rendered):
+    def known(self):
+        """Metrics and their labels, from the documentation, which a test holds against metrics.def."""
+        rows = re.findall(r"^\| `(aliquot_\w+)` \| (\w+) \| ([\w, ]*) \|", (REPO / "docs/metrics.md").read_text(), re.M)
+        out = {}
+        for name, kind, labels in rows:
+            for suffix in ("_bucket", "_sum", "_count") if kind == "histogram" else ("",):
+                out[name + suffix] = set(filter(None, labels.split(", "))) | {"instance", "job", "node"} | ({"le"} if suffix == "_bucket" else set())
+        return out
+
+    def check(self, expression, known):
+        names = chart_objects.metric_names(expression)
+        self.assertTrue(names, expression)
+        self.assertLessEqual(names, set(known), expression)
+        labels = set(re.findall(r'(\w+)\s*(?:=~|!~|!=|=)\s*"', expression))
+        for group in re.findall(r"\b(?:by|without|on|ignoring) \(([^)]*)\)", expression):
+            labels |= set(filter(None, re.split(r",\s*", group)))
+        for name in names:
+            self.assertLessEqual(labels, known[name], f"{name} in {expression}")
+
+    def test_alerts_name_metrics_and_labels_that_exist(self):
+        known, spec = self.known(), of_kind(self.sets["everything"], "PrometheusRule")["spec"]
+        rules = [rule for group in spec["groups"] for rule in group["rules"]]
+        self.assertGreater(len(rules), 5)
+        for rule in rules:
+            self.check(rule["expr"], known)
+            used = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+            gone = re.search(r"\bsum by \(([^)]*)\)", rule["expr"])
+            has = set(re.split(r",\s*", gone[1])) if gone else set.union(*(known[n] for n in chart_objects.metric_names(rule["expr"])))
+            self.assertLessEqual(used, has, rule["alert"])
+
+    def test_dashboard_names_metrics_and_labels_that_exist(self):
+        known = self.known()
+        dashboard = json.loads(of_kind(self.sets["everything"], "ConfigMap", "shares-aliquot-dashboard")["data"]["aliquot.json"])
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                self.check(target["expr"], known)
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] == "query":
+                self.assertLessEqual(chart_objects.metric_names(variable["query"]), set(known))
+
+    def test_a_name_that_does_not_exist_is_found(self):
+        with self.assertRaises(AssertionError):
+            self.check("aliquot_gpu_health == 0", self.known())
+        with self.assertRaises(AssertionError):
+            self.check('aliquot_gpu_healthy{pod="x"} == 0', self.known())
+
+
+class Applied(Rendered):
+    """In one sandbox, one after the other."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sandbox = sandbox_peer.Sandbox()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.sandbox.stop()
+
+    def apply(self, objects):
+        return self.sandbox.kubectl("kubectl", "apply", "-f", "-", stdin=yaml.safe_dump_all(objects))[1]
+
+    def test_objects_are_taken_and_policies_answer_as_the_real_server_did(self):
+        self.sandbox.admin.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "aliquot"}})
+        objects = self.renderer.objects(chart_cases.ALL_POLICIES)
+        self.assertEqual(self.apply(objects).count(" created\n"), len(objects))
+        self.assertNotIn(" created\n", self.apply(objects))
+        client = self.sandbox.admin
+        for path, body in chart_cases.SETUP:
+            client.ok("POST", path, body)
+        recorded = json.loads(chart_cases.ANSWERS.read_text())
+        self.assertEqual(set(recorded), {c.name for c in chart_cases.CASES})
+        for case in chart_cases.CASES:
+            with self.subTest(case.name):
+                status, _, body = client.request(case.method, case.path, case.body, case.headers())
+                self.assertEqual(chart_cases.outcome(status, body), recorded[case.name])
+                self.assertEqual(status < 300, case.is_allowed)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -18,6 +18,8 @@ from daemon_world import BUILD, World, result, wait_for
 TIMEOUT_S = 240
 GROUP = 47011
 GiB = 1 << 30
+USAGE = {"countedBytes", "overheadBytes", "spilledBytes", "physicalBytes", "peakBytes", "processes", "usedPercent", "usedNs", "chargedNs",
+         "throttledNs", "launches", "unknownEntries", "refusals"}
 
 
 def setUpModule():
@@ -195,7 +197,9 @@ class Operations(unittest.TestCase):
         told = wait_for("the share's figures", lambda: next((s for s in self.world.get("/v1/shares")["shares"]
                                                              if s["id"] == share and "usage" in s), None))
         self.assertEqual(told["limits"], {"memoryBytes": 4 * GiB, "cores": 30})
-        self.assertEqual(told["usage"], {"countedBytes": 0, "overheadBytes": 0, "peakBytes": 0, "processes": 0})
+        self.assertEqual(set(told["usage"]), USAGE)
+        self.assertEqual({v for k, v in told["usage"].items() if k != "refusals"}, {0})
+        self.assertEqual(told["usage"]["refusals"], {})
         self.assertEqual(json.loads(ask(self.world.admin, f"/v1/shares/{share}")[1]), told)
 
     def test_limits_set_are_in_force_and_never_more_than_the_gpu_has(self):

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "daemon/monitor/monitor.h"
-#include "daemon/monitor/usage.h"
+#include "daemon/monitor/view.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/state/claim_spec.h"
 
@@ -55,18 +55,23 @@ static void add_promises(void *arg, const struct alq_claim_spec *claim, int is_p
     }
 }
 
-static json_t *gpu_json(const struct alq_gpu *gpu, const struct alq_prepare *prepare)
+static json_t *gpu_json(const struct alq_gpu *gpu, const struct alq_admin_sources *from,
+                        const struct alq_prepare *prepare)
 {
+    const struct alq_fault *fault = alq_gpu_fault(gpu);
     struct promises sum = {.uuid = gpu->uuid};
     alq_prepare_each_state(prepare, add_promises, &sum);
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:{s:I, s:I, s:I}}", "device",
-                     gpu->name, "uuid", gpu->uuid, "minor", (int)gpu->minor, "product",
-                     gpu->product_name, "pciBusID", gpu->pci_bus_id, "driverVersion",
-                     gpu->driver_version_raw, "memoryTotalBytes",
-                     (json_int_t)gpu->memory_total_bytes, "memoryPromisableBytes",
-                     (json_int_t)gpu->memory_promisable_bytes, "promised", "memoryBytes",
-                     (json_int_t)sum.memory_bytes, "cores", (json_int_t)sum.cores_pct, "shares",
-                     (json_int_t)sum.shares);
+    json_t *out =
+        json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:s*}", "device",
+                  gpu->name, "uuid", gpu->uuid, "minor", (int)gpu->minor, "product",
+                  gpu->product_name, "pciBusID", gpu->pci_bus_id, "driverVersion",
+                  gpu->driver_version_raw, "memoryTotalBytes", (json_int_t)gpu->memory_total_bytes,
+                  "memoryPromisableBytes", (json_int_t)gpu->memory_promisable_bytes, "promised",
+                  "memoryBytes", (json_int_t)sum.memory_bytes, "cores", (json_int_t)sum.cores_pct,
+                  "shares", (json_int_t)sum.shares, "fault", fault ? fault->reason : NULL);
+    if (out && from->monitor)
+        alq_monitor_add_load(from->monitor, gpu->uuid, out);
+    return out;
 }
 
 static void on_gpus(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
@@ -76,11 +81,13 @@ static void on_gpus(void *arg, struct alq_http_call *call, const struct alq_http
     const struct alq_prepare *prepare = need_state(call, from);
     if (!prepare)
         return;
+    if (from->monitor)
+        alq_monitor_look(from->monitor);
     struct alq_err why = ALQ_ERR_INIT;
     const struct alq_gpu_list *gpus = alq_prepare_gpus(prepare, &why);
     json_t *list = json_array();
     for (size_t i = 0; i < gpus->count; i++)
-        json_array_append_new(list, gpu_json(&gpus->gpus[i], prepare));
+        json_array_append_new(list, gpu_json(&gpus->gpus[i], from, prepare));
     alq_admin_answer(call, 200,
                      json_pack("{s:o, s:s*}", "gpus", list, "error", why.code ? why.text : NULL));
 }
@@ -92,14 +99,6 @@ static json_t *limits_json(uint64_t memory_bytes, uint32_t cores_pct)
 {
     return json_pack("{s:I, s:i}", "memoryBytes", (json_int_t)memory_bytes, "cores",
                      (int)cores_pct);
-}
-
-static json_t *usage_json(const struct alq_usage *usage)
-{
-    return json_pack("{s:I, s:I, s:I, s:i, s:s*}", "countedBytes", (json_int_t)usage->counted_bytes,
-                     "overheadBytes", (json_int_t)usage->overhead_bytes, "peakBytes",
-                     (json_int_t)usage->counters.peak_bytes, "processes", (int)usage->processes,
-                     "error", usage->flaw);
 }
 
 static json_t *share_json(const struct alq_admin_sources *from, const struct alq_claim_spec *claim,
@@ -116,10 +115,12 @@ static json_t *share_json(const struct alq_admin_sources *from, const struct alq
                   s->limit.is_set, "policy",
                   policies[s->tuning.policy <= ALQ_POLICY_NONE ? s->tuning.policy : 0], "priority",
                   (int)s->tuning.priority);
-    const struct alq_usage *usage =
-        from->monitor && is_enforced ? alq_monitor_usage(from->monitor, s->share_id) : NULL;
-    if (share && usage)
-        json_object_set_new(share, "usage", usage_json(usage));
+    if (!share || !from->monitor)
+        return share;
+    alq_monitor_add_users(from->monitor, s->share_id, share);
+    json_t *usage = alq_monitor_usage_json(from->monitor, s->share_id);
+    if (usage)
+        json_object_set_new(share, "usage", usage);
     return share;
 }
 
@@ -176,6 +177,17 @@ static void on_shares(void *arg, struct alq_http_call *call, const struct alq_ht
 {
     (void)request;
     answer_list(call, arg, "shares", list_shares);
+}
+
+static void on_processes(void *arg, struct alq_http_call *call,
+                         const struct alq_http_request *request)
+{
+    (void)request;
+    const struct alq_admin_sources *from = arg;
+    if (!need_state(call, from))
+        return;
+    json_t *list = from->monitor ? alq_monitor_processes_json(from->monitor) : json_array();
+    alq_admin_answer(call, 200, json_pack("{s:o}", "processes", list));
 }
 
 /* ---- one share --------------------------------------------------------------------------------
@@ -334,6 +346,7 @@ int alq_admin_add_shares(struct alq_admin *admin, struct alq_admin_sources *from
     int rc = alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/gpus", on_gpus, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/claims", on_claims, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/shares", on_shares, from);
+    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/processes", on_processes, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET PUT PATCH", SHARES_PATH, on_share, from);
     return rc | alq_findings_register(alq_admin_findings(admin), tell_findings, from);
 }

@@ -66,6 +66,10 @@ static void install(struct alq_monitor *m, struct alq_round *r)
         m->loads = r->gpus;
         m->load_count = r->gpu_count;
         r->gpus = NULL;
+        free(m->processes);
+        m->processes = r->processes;
+        m->process_count = r->process_count;
+        r->processes = NULL;
     }
 }
 
@@ -175,8 +179,8 @@ static void on_time(void *arg)
         finish(m);
 }
 
-/* Somebody looks, or there is something new, and no round is due by itself. */
-static void look(struct alq_monitor *m)
+/* There may be something new, and no round is due by itself. */
+void alq_monitor_look(struct alq_monitor *m)
 {
     if (m->step == ALQ_MONITOR_IDLE && (!m->last_ns || now_ns(m) - m->last_ns >= ROUND_NS))
         begin(m);
@@ -230,7 +234,7 @@ void alq_monitor_set_gpus(struct alq_monitor *m, const struct alq_gpu_list *list
     free(m->gpus.gpus);
     m->gpus = (struct alq_gpu_list){gpus, list->count};
     alq_metric_set(ALQ_METRIC_GPUS, (int64_t)list->count, NULL, NULL);
-    look(m);
+    alq_monitor_look(m);
 }
 
 void alq_monitor_set_users(struct alq_monitor *m, const struct alq_share_user *users, size_t count)
@@ -266,7 +270,7 @@ static void on_metrics(void *arg, struct alq_http_call *call,
     char *page = alq_shares_label(&m->shares) ? NULL : alq_metrics_render(format, &len);
     alq_shares_unlabel(&m->shares);
     alq_http_answer(call, 200, alq_metrics_content_type(format), page, len);
-    look(m);
+    alq_monitor_look(m);
 }
 
 int alq_monitor_serve(struct alq_monitor *m, struct alq_http *http)
@@ -317,11 +321,6 @@ void alq_monitor_free(struct alq_monitor *m)
     m->parts.clock.timer_free(m->timer);
     free(m->gpus.gpus);
     free(m->loads);
+    free(m->processes);
     free(m);
-}
-
-const struct alq_usage *alq_monitor_usage(const struct alq_monitor *m, const char *share_id)
-{
-    const struct alq_watched *w = alq_shares_find(&m->shares, share_id);
-    return w ? &alq_watched_figures(w)->usage : NULL;
 }

@@ -18,7 +18,6 @@ struct alq_findings;
 struct alq_http;
 struct alq_monitor;
 struct alq_prepare;
-struct alq_usage;
 struct alq_work;
 
 struct alq_monitor_parts {
@@ -46,9 +45,8 @@ void alq_monitor_close(struct alq_monitor *monitor);
 /* The node's GPUs, with their names (copied). */
 void alq_monitor_set_gpus(struct alq_monitor *monitor, const struct alq_gpu_list *list);
 
-/* What a share uses, of the last round; NULL while it is not watched. For the moment of the call.
- */
-const struct alq_usage *alq_monitor_usage(const struct alq_monitor *monitor, const char *share_id);
+/* Somebody looks at the figures: a round begins where none is due by itself. */
+void alq_monitor_look(struct alq_monitor *monitor);
 
 /* Who uses shares (pod and container labels). */
 void alq_monitor_set_users(struct alq_monitor *monitor, const struct alq_share_user *users,

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 #define PATH_BYTES 4352
 #define PAUSE_ROUNDS 60
@@ -30,6 +31,7 @@ void alq_round_free(struct alq_round *r)
         return;
     alq_sample_clear(&r->sample);
     free(r->gpus);
+    free(r->processes);
     free(r);
 }
 
@@ -112,10 +114,11 @@ static struct alq_round_share *share_on(struct alq_round *r, const struct alq_sh
 
 /*
  * Several shares of one GPU are filled in order of their ids, as the library charges them: each up
- * to what its ledger holds, the last with the rest. 0: the process has none on this GPU.
+ * to what its ledger holds, the last with the rest; it is returned. NULL: the process has none on
+ * this GPU.
  */
-static int attribute(struct alq_round *r, const struct alq_share_set *set, const char *uuid,
-                     const struct alq_process_sample *p)
+static const struct alq_round_share *attribute(struct alq_round *r, const struct alq_share_set *set,
+                                               const char *uuid, const struct alq_process_sample *p)
 {
     struct alq_round_share *last = NULL;
     for (uint32_t i = 0; i < set->count; i++) {
@@ -123,7 +126,7 @@ static int attribute(struct alq_round *r, const struct alq_share_set *set, const
         last = s ? s : last;
     }
     if (!last)
-        return 0;
+        return NULL;
     uint64_t left = p->used_bytes > 0 ? (uint64_t)p->used_bytes : 0;
     for (uint32_t i = 0; i < set->count; i++) {
         struct alq_round_share *s = share_on(r, set, i, uuid);
@@ -138,7 +141,33 @@ static int attribute(struct alq_round *r, const struct alq_share_set *set, const
     last->physical_bytes += left;
     last->sm_pct += p->sm_pct;
     last->processes++;
-    return 1;
+    return last;
+}
+
+static void read_command(struct alq_round_process *p)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%u/comm", p->pid);
+    alq_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, p->command, sizeof(p->command) - 1);
+    p->command[n > 0 ? n : 0] = '\0';
+    p->command[strcspn(p->command, "\n")] = '\0';
+    alq_utf8_clean(p->command);
+}
+
+static void list_process(struct alq_round *r, const struct alq_gpu_sample *gpu,
+                         const struct alq_process_sample *from, const struct alq_round_share *share)
+{
+    if (!r->processes)
+        return;
+    struct alq_round_process *p = &r->processes[r->process_count++];
+    p->pid = from->pid;
+    p->sm_pct = from->sm_pct;
+    p->used_bytes = from->used_bytes;
+    memcpy(p->gpu_uuid, gpu->uuid, sizeof(p->gpu_uuid));
+    if (share)
+        memcpy(p->share_id, share->id, sizeof(p->share_id));
+    read_command(p);
 }
 
 /* What no share has belongs to the one that has the GPU for itself. */
@@ -152,6 +181,9 @@ static void give_rest(struct alq_round *r, struct alq_round_gpu *gpu, uint32_t s
         s->physical_bytes = gpu->outside_bytes > 0 ? (uint64_t)gpu->outside_bytes : 0;
         s->sm_pct = sm_pct;
         s->processes = processes;
+        for (uint32_t k = 0; k < r->process_count; k++)
+            if (!r->processes[k].share_id[0] && !strcmp(r->processes[k].gpu_uuid, gpu->uuid))
+                memcpy(r->processes[k].share_id, s->id, sizeof(s->id));
         gpu->outside_bytes = gpu->outside_bytes == ALQ_UNKNOWN ? ALQ_UNKNOWN : 0;
         return;
     }
@@ -171,7 +203,9 @@ static void take_gpu(struct alq_round *r, const struct alq_gpu_sample *from,
         const struct alq_process_sample *p = &from->processes[i];
         const struct alq_share_set *set =
             r->files->mounts ? alq_mounts_find(r->files->mounts, p->pid, r->sample.begun_ns) : NULL;
-        if (set && attribute(r, set, from->uuid, p)) {
+        const struct alq_round_share *share = set ? attribute(r, set, from->uuid, p) : NULL;
+        list_process(r, from, p, share);
+        if (share) {
             inside += p->used_bytes > 0 ? p->used_bytes : 0;
         } else {
             sm_pct += p->sm_pct;
@@ -324,8 +358,13 @@ void alq_round_run(struct alq_round *r)
     for (uint32_t i = 0; i < r->count; i++)
         if (r->shares[i].is_enforced)
             read_usage(r, &r->shares[i]);
-    if (r->has_sample)
+    if (r->has_sample) {
+        size_t processes = 0;
+        for (uint32_t i = 0; i < r->sample.gpu_count; i++)
+            processes += r->sample.gpus[i].process_count;
         r->gpus = calloc(r->sample.gpu_count + 1, sizeof(*r->gpus));
+        r->processes = calloc(processes + 1, sizeof(*r->processes));
+    }
     open_mounts(r->files);
     if (r->files->mounts && r->gpus)
         alq_mounts_begin(r->files->mounts);

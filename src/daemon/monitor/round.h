@@ -54,6 +54,16 @@ struct alq_round_gpu {
     int utilization_pct, memory_utilization_pct;
 };
 
+/* A process that NVML listed on a GPU. */
+struct alq_round_process {
+    uint32_t pid; /* of the daemon's PID namespace */
+    uint32_t sm_pct;
+    int64_t used_bytes; /* ALQ_UNKNOWN */
+    char gpu_uuid[ALQ_UUID_BYTES];
+    char share_id[ALQ_SHARE_ID_BYTES]; /* the last of those it has on that GPU; "": none */
+    char command[16];                  /* as the kernel has it; "" it is gone */
+};
+
 /* What rounds keep; the worker's while one runs. */
 struct alq_round_files {
     const char *run_dir;
@@ -71,6 +81,8 @@ struct alq_round {
     int has_sample;
     struct alq_round_gpu *gpus; /* owned; of the sample */
     uint32_t gpu_count;
+    struct alq_round_process *processes; /* owned; of the sample */
+    uint32_t process_count;
     uint32_t count;
     struct alq_round_share shares[];
 };

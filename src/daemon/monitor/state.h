@@ -33,6 +33,8 @@ struct alq_monitor {
     struct alq_gpu_list gpus;    /* owned */
     struct alq_round_gpu *loads; /* owned; of the last sample */
     uint32_t load_count;
+    struct alq_round_process *processes; /* owned; of the last sample */
+    uint32_t process_count;
     unsigned missed;           /* rounds in a row without a sample */
     int is_blind;              /* mounts cannot be read, as of the last round */
     char mute[ALQ_UUID_BYTES]; /* a GPU whose processes' memory NVML does not tell; "" none */

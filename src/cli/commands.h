@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 
-extern const struct alq_cli_command alq_cli_doctor, alq_cli_set, alq_cli_shares, alq_cli_version;
+extern const struct alq_cli_command alq_cli_doctor, alq_cli_set, alq_cli_shares, alq_cli_top,
+    alq_cli_version;
 
 #endif

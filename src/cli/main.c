@@ -15,7 +15,7 @@
 #include "cli/options.h"
 
 const struct alq_cli_command *const alq_cli_commands[] = {
-    &alq_cli_doctor, &alq_cli_shares, &alq_cli_set, &alq_cli_version, NULL,
+    &alq_cli_doctor, &alq_cli_shares, &alq_cli_top, &alq_cli_set, &alq_cli_version, NULL,
 };
 
 const struct alq_cli_option alq_cli_common_options[] = {

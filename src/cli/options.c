@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "cli/commands.h"
+
 static int is_named(const char *name, const char *first, const char *second)
 {
     size_t len = strlen(first);
@@ -167,6 +169,8 @@ int alq_options_parse(int argc, char **argv, struct alq_cli *cli, int *wants_hel
     for (; i < argc && !rc && !is_over; i++) {
         if (!strcmp(argv[i], "--") && cli->command) {
             is_over = 1;
+        } else if (!cli->command && !strcmp(argv[i], "--version")) {
+            cli->command = &alq_cli_version;
         } else if (argv[i][0] == '-' && argv[i][1]) {
             rc = take_option(argc, argv, &i, cli, wants_help);
         } else if (!cli->command) {

@@ -75,14 +75,16 @@ class Scheduler:
         self.allocator.close()
 
     def _signature(self):
-        """What a decision depends on: the newest state of everything relevant but the pods' own writes."""
+        """What a decision depends on: everything relevant but what a failed attempt writes itself."""
         store = self.api.store
+        pods = tuple((p["metadata"]["uid"], json.dumps(p.get("status", {}).get("resourceClaimStatuses"), sort_keys=True))
+                     for p in store.all("pods"))
         claims = tuple((c["metadata"]["uid"], json.dumps(c["status"].get("allocation"), sort_keys=True))
                        for c in store.all("resourceclaims"))
         rest = tuple(o["metadata"]["resourceVersion"] for r in ("resourceslices", "deviceclasses")
                      for o in store.all(r))
         node = store.get("nodes", "", self.node)
-        return hash((claims, rest, json.dumps((node or {}).get("spec"), sort_keys=True)))
+        return hash((pods, claims, rest, json.dumps((node or {}).get("spec"), sort_keys=True)))
 
     def _loop(self):
         while not self.stopped.is_set():
@@ -105,8 +107,7 @@ class Scheduler:
                 if due is None:
                     self.waiting.pop(uid, None)
                 else:
-                    with self.api.store.lock:
-                        self.waiting[uid] = (self._signature(), time.monotonic() + due)
+                    self.waiting[uid] = (signature, time.monotonic() + due)  # what the attempt saw, not what is new since
             pause = 5.0
             if self.waiting:
                 pause = max(0.05, min(w[1] for w in self.waiting.values()) - time.monotonic())

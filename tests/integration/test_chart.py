@@ -3,8 +3,10 @@
 them anew), held against a real API server's schemas, applied to the sandbox, whose admission must answer as the real one did; and
 aliquotd run with the rendered settings and rights."""
 
+import contextlib
 import json
 import os
+import pathlib
 import re
 import unittest
 
@@ -13,8 +15,10 @@ import yaml
 
 import chart_cases
 import chart_objects
+import daemon_world
 import sandbox_peer
 from chart_objects import CHART, REPO, RenderError
+from daemon_world import logic, resources
 
 TIMEOUT_S = 300
 GOLDEN = REPO / "tests/chart/golden"
@@ -309,6 +313,63 @@ class Applied(Rendered):
                 status, _, body = client.request(case.method, case.path, case.body, case.headers())
                 self.assertEqual(chart_cases.outcome(status, body), recorded[case.name])
                 self.assertEqual(status < 300, case.is_allowed)
+
+
+class Node(daemon_world.World):
+    """A node whose aliquotd has the settings, the account and the rights of the rendered chart, the policies in force."""
+
+    def __init__(self, render):
+        super().__init__(gpus=1, with_driver=False)
+        self.driver_root = self.path("host/opt/driver")
+        os.makedirs(self.driver_root)
+        self.install_driver()
+        dirs = {name: self.path(path) for name, path in (("kubeletDir", "k"), ("cdiDir", "cdi"), ("stateDir", "state"), ("runDir", "run"),
+                                                         ("hostLibDir", "lib"))}
+        for obj in render({**dirs, "driverRoot": "/opt/driver", "config": {"startSpread": "0s"}}):
+            if obj["kind"] == "ConfigMap":
+                pathlib.Path(self.path("aliquotd.yaml")).write_text(obj["data"]["aliquotd.yaml"])
+            elif obj["kind"] in ("ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+                self.api.create(logic.SYSTEM, next(r for r in resources.RESOURCES if r.kind == obj["kind"]), "", obj)
+            elif obj["kind"] == "DaemonSet":
+                account = obj["spec"]["template"]["spec"]["serviceAccountName"]
+        self.http.tokens = {daemon_world.TOKEN: logic.Account(self.api.store, "aliquot", account, daemon_world.NODE)}
+        self.http.request_log = []
+        own = ("kubelet-plugins-dir", "kubelet-registry-dir", "cdi-dir", "state-dir", "run-dir", "driver-root", "host-lib-dir",
+               "start-spread", "log-level")
+        self.start(config=self.path("aliquotd.yaml"), host_root=self.path("host"), library=str(daemon_world.BUILD / "src/vgpu/libvgpu.so"),
+                   **{name.replace("-", "_"): None for name in own})
+
+    registration_socket = property(lambda self: self.path("k/plugins_registry", f"{chart_cases.DRIVER}-reg.sock"))
+    dra_socket = property(lambda self: self.path("k/plugins", chart_cases.DRIVER, "dra.sock"))
+
+
+class Daemon(Rendered):
+    @classmethod
+    def setUpClass(cls):
+        daemon_world.need_daemon()
+        cls.node = Node(cls.renderer.objects)
+        cls.addClassCleanup(cls.node.close)
+
+    def test_the_rendered_rights_and_settings_do_for_a_claims_whole_life(self):
+        node = self.node
+        daemon_world.wait_for("slices", lambda: node.api.store.all("resourceslices"))
+        claim = node.claim("c", [daemon_world.result()])
+        here = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [daemon_world.NODE]}]}]
+        node.api.store.get("resourceclaims", "default", "c")["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": here}
+        lost = node.claim("lost", [daemon_world.result(device="hami-gpu-9")])
+        with contextlib.closing(node.peer()) as peer:
+            self.assertEqual(peer.prepare(claim)[claim[2]].error, "")
+            self.assertIn("hami-gpu-9", peer.prepare(lost)[lost[2]].error)
+            spec = json.loads(pathlib.Path(node.path("cdi", f"k8s.{chart_cases.DRIVER}-claim_{claim[2]}.json")).read_text())
+            driver = [m["hostPath"] for m in spec["containerEdits"]["mounts"] if "libcuda" in m["hostPath"]]
+            self.assertTrue(driver and all(p.startswith("/opt/driver/") for p in driver), driver)
+            daemon_world.wait_for("status.devices", lambda: not node.unwritten())
+            daemon_world.wait_for("an event", lambda: node.api.store.all("events"))
+            self.assertEqual(peer.unprepare(claim)[claim[2]].error, "")
+        node.stop()
+        self.assertEqual([r for r in node.http.request_log if (r["code"] or 200) >= 400 and "lost" not in r["path"]], [])
+        used = {r["method"] for r in node.http.request_log}
+        self.assertLessEqual({"GET", "POST", "PATCH"}, used)
 
 
 if __name__ == "__main__":

@@ -241,6 +241,19 @@ def describe_trouble(cluster):
         print(f"--- end of {name}.log\n{cluster.tail(name)}")
 
 
+def try_extended_resource(cluster):
+    """Once the GPUs are free: a pod that asks for nvidia.com/gpu and gets a whole one. Returns what is wrong."""
+    say("kubectl apply -f demo/extended-resource.yaml (nvidia.com/gpu: 1, no claim)")
+    print(cluster.kubectl("apply", "-f", REPO / "demo/extended-resource.yaml").rstrip())
+    cluster.wait_for("pod-whole-0 to finish", lambda: pods_done(cluster))
+    print(cluster.kubectl("logs", "pod-whole-0").rstrip())
+    seen = {int(fields["cuda_total_bytes"]) for kind, fields in map(parse_line, cluster.kubectl("logs", "pod-whole-0").splitlines())
+            if kind == "report"}
+    whole = {parse_quantity(d["capacity"]["memory"]["value"]) for s in cluster.objects("resourceslices") for d in s["spec"]["devices"]}
+    cluster.kubectl("delete", "-f", REPO / "demo/extended-resource.yaml")
+    return [] if len(seen) == 1 and seen <= whole else [f"pod-whole-0 saw {sorted(seen)} bytes, a whole GPU has {sorted(whole)}"]
+
+
 def run(cluster, keep):
     cluster.start()
     cluster.wait_for("two published GPUs", lambda: len(cluster.gpus_by_device()) == 2)
@@ -284,6 +297,8 @@ def run(cluster, keep):
     say("kubectl delete -f demo/manifests")
     cluster.kubectl("delete", "-f", MANIFESTS / "20-pods.yaml")
     cluster.kubectl("delete", "-f", MANIFESTS / "10-claims.yaml")
+    if cluster.server_version >= "1.36":
+        wrong += try_extended_resource(cluster)
     try:
         cluster.wait_for("the node to be clean",
                          lambda: not cluster.leftovers() and not cluster.objects("resourceclaims"), timeout=40)

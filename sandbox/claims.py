@@ -10,6 +10,7 @@ import json
 import os
 import threading
 
+import extended
 import plugins
 
 
@@ -42,8 +43,14 @@ class Record:
 def claim_names(pod):
     """(name in the pod, claim name) pairs; claim name None: the template's claim is not made yet."""
     made = {s["name"]: s.get("resourceClaimName") for s in pod.get("status", {}).get("resourceClaimStatuses", [])}
+    own = (pod.get("status", {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
     return [(c["name"], c.get("resourceClaimName") or made.get(c["name"]))
-            for c in pod["spec"].get("resourceClaims") or []]
+            for c in pod["spec"].get("resourceClaims") or []] + ([(own, own)] if own else [])
+
+
+def claim_uses(pod, container):
+    """A container's resources.claims, and what it has by extended resources."""
+    return ((container.get("resources") or {}).get("claims") or []) + extended.uses(pod, container)
 
 
 class Claims:
@@ -122,7 +129,7 @@ class Claims:
             if claim is None:
                 raise plugins.PluginError(f'failed to fetch ResourceClaim {name or short} referenced by pod '
                                           f'{meta["name"]}: resourceclaims.resource.k8s.io "{name}" not found')
-            template = next(c for c in pod["spec"]["resourceClaims"] if c["name"] == short)
+            template = next((c for c in pod["spec"].get("resourceClaims") or [] if c["name"] == short), {})
             if template.get("resourceClaimTemplateName") and not any(
                     o["uid"] == meta["uid"] for o in claim["metadata"].get("ownerReferences", [])):
                 raise plugins.PluginError(f"ResourceClaim {name} was not created for pod {meta['name']}")
@@ -216,7 +223,7 @@ class Claims:
     def cdi_ids(self, pod, container):
         """The CDI ids of one container, each once."""
         out = []
-        for use in (container.get("resources") or {}).get("claims") or []:
+        for use in claim_uses(pod, container):
             for device in self.devices(pod, use):
                 out += [i for i in device["cdi"] if i not in out]
         return out

@@ -116,7 +116,7 @@ class PodWorker:
         return False
 
     def _prepare(self):
-        if not self.pod["spec"].get("resourceClaims"):
+        if not claims.claim_names(self.pod):
             return self.stop_at is None
         pause = self.kubelet.options.retry_seconds
         while self.stop_at is None and self.kubelet.is_up():

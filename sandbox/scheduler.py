@@ -11,12 +11,14 @@ import threading
 import time
 
 import api as logic
+import extended
 import httpd
 import resources
 from store import clone
 
 PODS, CLAIMS = resources.resource("pods"), resources.resource("resourceclaims")
 FINALIZER = "resource.kubernetes.io/delete-protection"
+OWN = "of-extended-resources"  # uid of a claim that the scheduler has not made yet
 _HELP = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 
 
@@ -135,6 +137,9 @@ class Scheduler:
                 # The real scheduler says nothing either (recorded).
                 return 30.0
             claims.append(claim)
+        wanted, own = self._extended(pod)
+        if own is not None:
+            claims.append(own)
         fresh = [c for c in claims if "allocation" not in c["status"]]
         for claim in claims:
             if claim not in fresh and not self._fits_node(claim):
@@ -147,6 +152,9 @@ class Scheduler:
                 return self._explain(pod, reply)
             allocations = reply["allocations"]
         try:
+            if own is not None and own["metadata"]["uid"] == OWN:
+                claims[-1], pod = self._make_own(pod, wanted)
+                allocations[claims[-1]["metadata"]["uid"]] = allocations.pop(OWN)
             for claim in claims:
                 self._reserve(pod, claim, allocations.get(claim["metadata"]["uid"]))
             httpd.bind_pod(self.api, meta["namespace"], meta["name"], self.node)
@@ -156,6 +164,28 @@ class Scheduler:
         self.api.event(pod, "Scheduled", f"Successfully assigned {meta['namespace']}/{meta['name']} to {self.node}",
                        "Normal", "default-scheduler", action="Binding")
         return None
+
+    def _extended(self, pod):
+        """What the pod asks for of extended resources that classes name, and its claim: made already, or to be made (uid OWN)."""
+        wanted = extended.mappings(pod, self.api.store.all("deviceclasses")) if self.api.version >= "1.36" and not self.api.gate_off else []
+        if not wanted:
+            return [], None
+        made = (pod.get("status", {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        known = self.api.store.get("resourceclaims", pod["metadata"]["namespace"], made) if made else None
+        if known is not None:
+            return wanted, known
+        claim = extended.claim(pod, wanted)
+        claim["metadata"].update(name=pod["metadata"]["name"], uid=OWN)
+        return wanted, {**claim, "status": {}}
+
+    def _make_own(self, pod, wanted):
+        """Creates the claim of a pod's extended resources and notes it in the pod; both as they are then."""
+        meta = pod["metadata"]
+        made = self.api.create(logic.SYSTEM, CLAIMS, meta["namespace"], extended.claim(pod, wanted))
+        with self.api.store.lock:
+            new = clone(self.api.get(PODS, meta["namespace"], meta["name"]))
+            new["status"]["extendedResourceClaimStatus"] = extended.status(made["metadata"]["name"], wanted)
+            return made, self.api.store.put("pods", meta["namespace"], meta["name"], new)
 
     def _request(self, claims, node):
         store = self.api.store

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import textwrap
 import unittest
 
 import jsonschema
@@ -159,6 +160,31 @@ class Values(Rendered):
         self.assertEqual(self.pod()["containers"][0]["image"], f"aliquot:{version}")
 
 
+class Notes(Rendered):
+    def notes(self, *args):
+        return self.renderer.ask(*args)["objects"]["NOTES.txt"]
+
+    def test_notes_say_what_to_try_with_objects_that_the_server_takes(self):
+        text = self.notes({"driverName": "gpu.example.com"})
+        example = text.split("<<'EOF'\n")[1].split("EOF\n")[0]
+        objects = list(yaml.safe_load_all(textwrap.dedent(example)))
+        self.assertEqual([o["kind"] for o in objects], ["ResourceClaimTemplate", "Pod"])
+        for obj in objects:
+            self.assertEqual(chart_objects.problems(obj), [])
+        self.assertEqual(objects[0]["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"], "gpu.example.com")
+        self.assertIn("aliquot doctor", text)
+
+    def test_notes_say_what_this_cluster_lacks(self):
+        plain, old = self.notes(), self.notes({}, "1.34.9")
+        self.assertIn("--set privileged=true", plain)
+        self.assertNotIn("--set privileged=true", self.notes({"privileged": True}))
+        self.assertIn("DRAConsumableCapacity is off", old)
+        self.assertNotIn("DRAConsumableCapacity", plain)
+        self.assertIn("nvidia.com/gpu: 1", plain)
+        self.assertNotIn("nvidia.com/gpu: 1", old)
+        self.assertIn("aliquot.dev/max-cores", self.notes({"admission": {"ceilings": True}}))
+
+
 class Daemonset(Rendered):
     def test_pod_has_the_least_rights_that_do(self):
         security = self.pod()["containers"][0]["securityContext"]
@@ -301,7 +327,7 @@ class Applied(Rendered):
     def test_objects_are_taken_and_policies_answer_as_the_real_server_did(self):
         self.sandbox.admin.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "aliquot"}})
         objects = self.renderer.objects(chart_cases.ALL_POLICIES)
-        self.assertEqual(self.apply(objects).count(" created\n"), len(objects))
+        self.assertEqual(len(self.apply(objects).splitlines()), len(objects))
         self.assertNotIn(" created\n", self.apply(objects))
         client = self.sandbox.admin
         for path, body in chart_cases.SETUP:
@@ -313,6 +339,30 @@ class Applied(Rendered):
                 status, _, body = client.request(case.method, case.path, case.body, case.headers())
                 self.assertEqual(chart_cases.outcome(status, body), recorded[case.name])
                 self.assertEqual(status < 300, case.is_allowed)
+
+
+    def test_a_pod_with_the_extended_resource_gets_a_claim_of_the_class(self):
+        devices = [{"name": "hami-gpu-0", "allowMultipleAllocations": True, "attributes": {"type": {"string": "hami-gpu"}},
+                    "capacity": {"cores": {"value": "100"}, "memory": {"value": "80Gi"}}}]
+        client, slice_ = self.sandbox.admin, chart_cases.slice_("node-a", name="whole")
+        slice_["spec"]["devices"] = devices
+        client.ok("POST", f"{chart_cases.GROUP}/resourceslices", slice_)
+        documents = list(yaml.safe_load_all((REPO / "demo/extended-resource.yaml").read_text()))
+        rendered = of_kind(self.default, "DeviceClass", documents[0]["metadata"]["name"])
+        self.assertEqual(documents[0]["spec"], rendered["spec"])
+        self.apply([rendered, documents[1]])
+        made = self.sandbox.wait("a claim in use", lambda: [
+            c for c in client.ok("GET", f"{chart_cases.GROUP}/namespaces/default/resourceclaims")["items"] if c["status"].get("reservedFor")])[0]
+        pod = self.sandbox.pod("pod-whole-0")
+        # As recorded of 1.36.2.
+        self.assertRegex(made["metadata"]["name"], r"^pod-whole-0-extended-resources-")
+        self.assertEqual(made["metadata"]["annotations"], {"resource.kubernetes.io/extended-resource-claim": "true"})
+        self.assertEqual(made["spec"]["devices"]["requests"], [{"name": "container-0-request-0", "exactly": {
+            "deviceClassName": rendered["metadata"]["name"], "allocationMode": "ExactCount", "count": 1}}])
+        self.assertEqual(made["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"], {"cores": "100", "memory": "80Gi"})
+        self.assertEqual(pod["status"]["extendedResourceClaimStatus"], {
+            "requestMappings": [{"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "container-0-request-0"}],
+            "resourceClaimName": made["metadata"]["name"]})
 
 
 class Node(daemon_world.World):

@@ -204,9 +204,61 @@ static int put_below_host_root(const struct alq_config *cfg, char **path, struct
     return below ? alq_text_set(path, below, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
 
+/* A file of ours beside this program: installed, or in the build tree. */
+static int set_beside(char **path, const char *name, const char *in_tree, struct alq_err *err)
+{
+    char exe[4096];
+    ssize_t n = *path ? -1 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n <= 0)
+        return 0;
+    exe[n] = '\0';
+    *strrchr(exe, '/') = '\0';
+    alq_auto_free char *near = alq_str_printf("%s/../libexec/aliquot/%s", exe, name);
+    alq_auto_free char *tree = alq_str_printf("%s/../%s/%s", exe, in_tree, name);
+    alq_auto_free char *installed = alq_str_printf(ALQ_LIBEXEC_DIR "/%s", name);
+    const char *const places[] = {near, tree, installed};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (places[i] && !access(places[i], R_OK))
+            return alq_text_set(path, places[i], err);
+    return 0;
+}
+
+/* Of its own, so that a kubelet plugin's records are never taken for ours; and programs of the host
+ * that have the library preloaded look for shares below the run dir. */
+static int set_below(char **dir, struct alq_err *err)
+{
+    alq_auto_free char *below = alq_str_printf("%s/standalone", strcmp(*dir, "/") ? *dir : "");
+    return below ? alq_text_set(dir, below, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+}
+
+static int set_standalone(struct alq_config *cfg, struct alq_err *err)
+{
+    int rc = set_below(&cfg->state_dir, err);
+    if (!rc)
+        rc = set_below(&cfg->run_dir, err);
+    /* The name is seen by nobody, so a host's that is no node's does. */
+    if (!rc && (!cfg->node_name || !is_dns_subdomain(cfg->node_name, 253)))
+        rc = alq_text_set(&cfg->node_name, "localhost", err);
+    if (!rc)
+        rc = set_beside(&cfg->library, "libvgpu.so", "vgpu", err);
+    if (!rc)
+        rc = set_beside(&cfg->hook, "aliquot-hook", "hook", err);
+    if (!rc && !cfg->library)
+        rc = alq_err_set(err, ALQ_EINVAL,
+                         "--library: libvgpu.so is not beside this program, and without it no "
+                         "limit holds; name the file");
+    return rc;
+}
+
 static int check(struct alq_config *cfg, struct alq_err *err)
 {
     if (check_xids(cfg->ignored_xids, err))
+        return err->code;
+    free(cfg->admin_socket);
+    cfg->admin_socket = alq_str_printf("%s/aliquotd.sock", cfg->run_dir);
+    if (!cfg->admin_socket)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    if (cfg->is_standalone && set_standalone(cfg, err))
         return err->code;
     if (!cfg->node_name || !is_dns_subdomain(cfg->node_name, 253))
         return alq_err_set(err, ALQ_EINVAL,
@@ -305,6 +357,7 @@ void alq_config_free(struct alq_config *cfg)
         alq_texts_free(cfg->extra_mounts[i].options);
     }
     free(cfg->extra_mounts);
+    free(cfg->admin_socket);
     alq_texts_free(cfg->extra_env);
     memset(cfg, 0, sizeof(*cfg));
 }

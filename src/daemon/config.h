@@ -34,7 +34,9 @@ enum alq_whole_gpu {
 /* No string is NULL unless its comment says so; paths are absolute and have no trailing slash (but
  * "/"). */
 struct alq_config {
-    char *node_name; /* --node-name, else $NODE_NAME, else the host name; also the pool's name */
+    int is_standalone; /* --standalone: state_dir and run_dir are "standalone" below what was given
+                        */
+    char *node_name;   /* --node-name, else $NODE_NAME, else the host name; also the pool's name */
     char *
         driver_name; /* --driver-name: driver, DeviceClass and attribute domain; at most 63 bytes */
     char *kubeconfig; /* --kubeconfig, else $KUBECONFIG; NULL: in-cluster service account */
@@ -76,6 +78,7 @@ struct alq_config {
     int64_t start_spread_s;       /* --start-spread; 0: at once */
     char *metrics_address;        /* --metrics-address: host:port, or "none" */
     char *admin_group;            /* --admin-group: reads the admin socket */
+    char *admin_socket;           /* <run dir>/aliquotd.sock, as --run-dir was given */
     enum alq_log_level log_level;
     enum alq_log_format log_format;
     char *pod_resources_socket; /* --pod-resources-socket: the kubelet's, for labels of metrics */

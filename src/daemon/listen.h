@@ -13,6 +13,7 @@
 #include "base/err.h"
 
 #define ALQ_NO_GROUP ((gid_t)-1)
+#define ALQ_EVERYBODY ((gid_t)-2) /* in place of a group: all users; not for alq_unix_listen */
 
 struct alq_unix_file {
     char *path; /* owned */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * aliquotd: puts the parts together and runs the loop. Order of start: what can be refused
+ * aliquotd: puts the parts together and runs the loop; with --standalone without all that speaks to
+ * kubelet and API server. Order of start: what can be refused
  * (settings, directories, locks), the DRA socket, the node's state on a worker, the registration
  * socket last: neither NVML nor the API server is waited for. While another instance has the state
  * (succession.h) the registration socket comes at once, and the state when that one hands over.
@@ -41,6 +42,7 @@
 #include "daemon/nvml/nvml.h"
 #include "daemon/privileges.h"
 #include "daemon/reload.h"
+#include "daemon/standalone/standalone.h"
 #include "daemon/succession.h"
 #include "daemon/uninstall.h"
 #include "daemon/work.h"
@@ -74,7 +76,8 @@ struct daemon {
     int rc;
     struct alq_admin *admin;
     struct alq_admin_sources sources;
-    struct alq_succession *succession;
+    struct alq_succession *succession; /* NULL: standalone, or over */
+    struct alq_standalone *standalone; /* NULL: a kubelet plugin */
     int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
     struct alq_kube *kube;
@@ -154,14 +157,19 @@ static void on_opened(void *arg, const struct alq_err *err)
 {
     struct daemon *d = arg;
     struct alq_err why = ALQ_ERR_INIT;
-    if (d->phase == PHASE_RUNNING && !err && !d->registration_server && open_registration(d, &why))
+    if (d->phase == PHASE_RUNNING && !err && !d->standalone && !d->registration_server &&
+        open_registration(d, &why))
         err = &why;
     if (err) {
         end_by(d, err);
         return;
     }
+    if (d->standalone) {
+        alq_standalone_open(d->standalone, alq_node_prepare(d->node));
+        alq_info(ALQ_LOG_KV({"driver", d->cfg.driver_name}, {"version", ALQ_VERSION}), "ready");
+    }
     alq_admin_open(d->admin);
-    if (d->phase != PHASE_DRAINING)
+    if (d->succession && d->phase != PHASE_DRAINING)
         alq_succession_listen(d->succession);
 }
 
@@ -230,7 +238,8 @@ static void on_stray(void *arg)
 static void ask_users(void *arg)
 {
     struct daemon *d = arg;
-    alq_pods_ask(d->pods);
+    if (!d->standalone)
+        alq_pods_ask(d->pods);
 }
 
 static void on_users(void *arg, const struct alq_share_user *users, size_t count)
@@ -280,7 +289,7 @@ static int is_ready(void *arg, char *why, size_t size)
 static int is_live(void *arg, char *why, size_t size)
 {
     const struct daemon *d = arg;
-    if (d->phase == PHASE_DRAINING ||
+    if (d->phase == PHASE_DRAINING || d->standalone ||
         (alq_grpc_server_is_live(d->dra_server) &&
          (!d->registration_server || alq_grpc_server_is_live(d->registration_server))))
         return 1;
@@ -318,7 +327,7 @@ static void drain(struct daemon *d)
     alq_health_end(d->health);
     alq_grpc_server_shutdown(d->dra_server);
     alq_http_shutdown(alq_admin_http(d->admin));
-    if (!alq_succession_is_holder(d->succession)) {
+    if (d->succession && !alq_succession_is_holder(d->succession)) {
         alq_dra_refuse(d->dra, "aliquotd is ending");
         alq_succession_free(alq_steal(&d->succession));
     }
@@ -348,7 +357,7 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
     }
     alq_info(NULL, "%s: ending", signal_number == SIGINT ? "SIGINT" : "SIGTERM");
     alq_grpc_server_shutdown(d->registration_server);
-    if (d->cfg.pod_uid && alq_succession_is_holder(d->succession) &&
+    if (d->succession && d->cfg.pod_uid && alq_succession_is_holder(d->succession) &&
         alq_sockets_has_other(&d->cfg, &d->sockets)) {
         /* Calls go on coming until the kubelet has noticed; then the other one asks. */
         d->phase = PHASE_LINGERING;
@@ -361,10 +370,12 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg)
 static void daemon_fini(struct daemon *d)
 {
     alq_gone_free(d->gone);
+    alq_standalone_close(d->standalone);
     alq_grpc_server_free(d->registration_server);
     alq_nvml_stop(alq_steal(&d->nvml)); /* a sample may still be asked for */
     alq_work_free(d->work);             /* its jobs end in operations and calls, so before both */
     alq_node_free(d->node);
+    alq_standalone_free(d->standalone);
     alq_pods_free(d->pods);
     alq_monitor_free(d->monitor);
     alq_grpc_server_free(d->dra_server);
@@ -454,9 +465,29 @@ static void open_monitor(struct daemon *d, struct alq_err *err)
     }
 }
 
-static int open_parts(struct daemon *d, struct alq_err *err)
+static int open_kube(struct daemon *d, struct alq_err *err)
 {
     const struct alq_clock clock = alq_clock_real(d->base);
+    d->kube = alq_kube_new(&d->cfg, d->base, err);
+    if (d->kube)
+        d->events = alq_events_new(&d->cfg, d->kube, &clock, err);
+    if (!d->events)
+        return err->code;
+    return alq_findings_register(alq_admin_findings(d->admin), alq_events_tell, d->events)
+               ? alq_err_set(err, ALQ_ENOMEM, "out of memory")
+               : 0;
+}
+
+static int open_standalone(struct daemon *d, struct alq_err *err)
+{
+    const struct alq_standalone_parts parts = {
+        .cfg = &d->cfg, .base = d->base, .work = d->work, .admin = d->admin};
+    d->standalone = alq_standalone_new(&parts, err);
+    return d->standalone ? 0 : err->code;
+}
+
+static int open_parts(struct daemon *d, struct alq_err *err)
+{
     const struct alq_admin_probes probes = {is_ready, is_live, d};
     d->admin = alq_admin_new(&d->cfg, d->base, &probes, err);
     if (d->admin &&
@@ -464,30 +495,28 @@ static int open_parts(struct daemon *d, struct alq_err *err)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (d->admin)
         d->health = alq_health_new(d->base, d->cfg.node_name, err);
-    if (d->health)
-        d->kube = alq_kube_new(&d->cfg, d->base, err);
-    if (d->kube)
-        d->events = alq_events_new(&d->cfg, d->kube, &clock, err);
-    if (d->events &&
-        alq_findings_register(alq_admin_findings(d->admin), alq_events_tell, d->events))
-        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    if (d->events)
-        d->work = alq_work_new(d->base, WORKERS, err);
+    if (!d->health || (!d->cfg.is_standalone && open_kube(d, err)))
+        return err->code;
+    d->work = alq_work_new(d->base, WORKERS, err);
     if (d->work)
         open_monitor(d, err);
+    if (d->monitor && d->cfg.is_standalone && open_standalone(d, err))
+        return err->code;
     if (d->monitor)
         d->dra = alq_dra_new(&d->cfg, on_stray, d, err);
     if (!d->dra)
         return err->code;
-    const struct alq_node_parts parts = {.cfg = &d->cfg,
-                                         .base = d->base,
-                                         .work = d->work,
-                                         .kube = d->kube,
-                                         .events = d->events,
-                                         .dra = d->dra,
-                                         .health = d->health,
-                                         .monitor = d->monitor,
-                                         .findings = alq_admin_findings(d->admin)};
+    const struct alq_node_parts parts = {
+        .cfg = &d->cfg,
+        .base = d->base,
+        .work = d->work,
+        .source = d->standalone ? alq_standalone_source(d->standalone) : NULL,
+        .kube = d->kube,
+        .events = d->events,
+        .dra = d->dra,
+        .health = d->health,
+        .monitor = d->monitor,
+        .findings = alq_admin_findings(d->admin)};
     d->node = alq_node_new(&parts, err);
     d->sources = (struct alq_admin_sources){d->node, d->monitor};
     if (d->node && alq_admin_add_shares(d->admin, &d->sources))
@@ -536,12 +565,13 @@ static int open_socket(struct daemon *d, struct alq_err *err)
 
 static int daemon_init(struct daemon *d, struct alq_err *err)
 {
+    const int is_plugin = !d->cfg.is_standalone;
     int rc = open_loop(d, err);
-    if (!rc)
+    if (!rc && is_plugin)
         rc = open_dirs(d, err);
     if (!rc)
         rc = open_parts(d, err);
-    if (!rc)
+    if (!rc && is_plugin)
         rc = open_socket(d, err);
     if (rc)
         return rc;
@@ -553,7 +583,7 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
     rc = alq_devices_control_open(&d->devices_control, d->admin, err);
     if (rc)
         return rc;
-    if (!alq_succession_is_holder(d->succession)) {
+    if (d->succession && !alq_succession_is_holder(d->succession)) {
         alq_info(NULL, "another instance has the node's state; it is asked for it when the kubelet "
                        "has registered this one");
         return open_registration(d, err);

@@ -130,14 +130,14 @@ static void on_devices(void *arg, const struct alq_gpu_list *list, const struct 
     struct alq_node *n = arg;
     struct alq_err why = ALQ_ERR_INIT;
     alq_report_devices(list, err);
-    if (!err) {
+    if (!err && n->claim_status) {
         alq_claim_status_set_gpus(n->claim_status, list);
         alq_prepare_each_state(n->prepare, tell_status, n);
     }
     alq_prepare_set_gpus(n->prepare, list, err);
     alq_health_set_gpus(n->parts.health, list, err);
     alq_monitor_set_gpus(n->parts.monitor, list);
-    if (alq_slices_set_devices(n->slices, list, &why))
+    if (n->slices && alq_slices_set_devices(n->slices, list, &why))
         alq_error(NULL, "publishing: %s", why.text);
 }
 
@@ -146,7 +146,8 @@ static void on_fault(void *arg, const char *uuid, const char *name, enum alq_fau
 {
     struct alq_node *n = arg;
     alq_report_fault(n->parts.events, uuid, name, kind, fault);
-    alq_claim_events_fault(n->parts.events, n->prepare, uuid, name, fault);
+    if (n->parts.events)
+        alq_claim_events_fault(n->parts.events, n->prepare, uuid, name, fault);
 }
 
 static void on_left_out(void *arg, const struct alq_left_out *out)
@@ -236,14 +237,19 @@ static void open_kube(struct alq_node *n, struct alq_err *err)
     const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_lost, on_unprepared, n};
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     const struct alq_node_parts *parts = &n->parts;
+    if (alq_findings_register(parts->findings, alq_files_tell, n->files)) {
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        return;
+    }
+    if (!parts->kube)
+        return;
     n->slices = alq_slices_new(parts->cfg, parts->kube, parts->events, parts->base, err);
     if (n->slices)
         n->claim_status = alq_claim_status_new(parts->cfg, parts->kube, &clock, err);
     if (!n->claim_status)
         return;
     alq_prepare_watch(n->prepare, &watcher);
-    if (alq_findings_register(parts->findings, alq_files_tell, n->files) ||
-        alq_findings_register(parts->findings, alq_slices_tell, n->slices) ||
+    if (alq_findings_register(parts->findings, alq_slices_tell, n->slices) ||
         alq_findings_register(parts->findings, alq_claim_status_tell, n->claim_status))
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
@@ -264,13 +270,14 @@ static void opening_run(struct alq_job *job)
     struct opening *o = (struct opening *)job;
     struct alq_node *n = o->node;
     const struct alq_config *cfg = n->parts.cfg;
-    const struct alq_claim_source source = {get_claim, cancel_claim, n->parts.kube};
+    const struct alq_claim_source api_server = {get_claim, cancel_claim, n->parts.kube};
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     struct alq_err *err = &o->err, why = ALQ_ERR_INIT;
     if (open_store(n, err) || alq_files_open(cfg, n->store, n->boot_id, &n->files, err) ||
         alq_names_open(cfg->state_dir, &n->names, err) || alq_devices_load(n->devices, err))
         return;
-    n->prepare = alq_prepare_new(cfg, &clock, n->parts.work, n->files, &source, n->boot_id, err);
+    n->prepare = alq_prepare_new(cfg, &clock, n->parts.work, n->files,
+                                 n->parts.source ? n->parts.source : &api_server, n->boot_id, err);
     if (!n->prepare)
         return;
     if (alq_store_load(n->store, on_record, o, &why) < 0)
@@ -411,5 +418,5 @@ int alq_node_is_open(const struct alq_node *n)
 
 int alq_node_is_published(const struct alq_node *n)
 {
-    return n->state == STATE_OPEN && n->slices && alq_slices_is_published(n->slices);
+    return n->state == STATE_OPEN && (!n->parts.kube || alq_slices_is_published(n->slices));
 }

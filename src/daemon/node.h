@@ -13,6 +13,7 @@
 #include "daemon/domain.h"
 
 struct alq_devices;
+struct alq_claim_source;
 struct alq_dra;
 struct alq_events;
 struct alq_findings;
@@ -30,8 +31,9 @@ struct alq_node_parts {
     const struct alq_config *cfg;
     struct event_base *base;
     struct alq_work *work;
-    struct alq_kube *kube;
-    struct alq_events *events;
+    const struct alq_claim_source *source; /* where claims are looked up; NULL: kube */
+    struct alq_kube *kube;                 /* NULL: nothing is published, nobody is told */
+    struct alq_events *events;             /* NULL with it */
     struct alq_dra *dra;
     struct alq_health *health;
     struct alq_monitor *monitor;
@@ -63,7 +65,8 @@ struct alq_devices *alq_node_devices(struct alq_node *node);
 struct alq_prepare *alq_node_prepare(const struct alq_node *node);
 const struct alq_config *alq_node_config(const struct alq_node *node);
 
-/* Whether the state is open, and whether the API server is known to have the slices of now. */
+/* Whether the state is open, and whether the API server, if there is one, is known to have the
+ * slices of now. */
 int alq_node_is_open(const struct alq_node *node);
 int alq_node_is_published(const struct alq_node *node);
 

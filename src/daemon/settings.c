@@ -35,6 +35,8 @@ static const char *const whole_gpus[] = {"limit", "passthrough", NULL};
     }
 
 const struct alq_setting alq_settings[] = {
+    ROW("standalone", BOOL, is_standalone, "false",
+        "no kubelet and no API server: shares are given to the users of this machine"),
     ROW("node-name", TEXT, node_name, NULL, "this node (default: $NODE_NAME, else host name)"),
     ROW("driver-name", TEXT, driver_name, ALQ_DRIVER_NAME_DEFAULT,
         "driver, DeviceClass and attribute domain"),

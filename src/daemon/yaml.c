@@ -220,42 +220,75 @@ static int check_size(const char *data, size_t len, const char *what, struct alq
     return rc;
 }
 
+/* The next document, as *value; NULL, *is_end tells, when there is none. w goes from one to the
+ * other, so that the limit of values is the stream's. */
+static int next_document(struct walk *w, yaml_parser_t *parser, json_t **value, int *is_end,
+                         struct alq_err *err)
+{
+    yaml_document_t document;
+    int rc = 0;
+    *value = NULL;
+    if (!yaml_parser_load(parser, &document))
+        return parser_error(parser, w->what, err);
+    *is_end = !yaml_document_get_root_node(&document);
+    w->document = &document;
+    if (!*is_end)
+        rc = convert(w, 1, 0, value, err);
+    yaml_document_delete(&document);
+    return rc;
+}
+
+int alq_yaml_parse_all(const char *data, size_t len, const char *what, json_t **documents,
+                       struct alq_err *err)
+{
+    yaml_parser_t parser;
+    struct walk w = {.what = what};
+    int rc = check_size(data, len, what, err), is_end = 0;
+    if (rc)
+        return rc;
+    json_t *all = json_array();
+    if (!all || !yaml_parser_initialize(&parser)) {
+        json_decref(all);
+        return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
+    }
+    yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
+    while (!rc && !is_end) {
+        json_t *value;
+        rc = next_document(&w, &parser, &value, &is_end, err);
+        if (rc || is_end || json_is_null(value))
+            json_decref(rc ? NULL : value);
+        else if (json_array_append_new(all, value))
+            rc = alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
+    }
+    yaml_parser_delete(&parser);
+    if (rc)
+        json_decref(all);
+    else
+        *documents = all;
+    return rc;
+}
+
 int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value,
                    struct alq_err *err)
 {
     yaml_parser_t parser;
-    yaml_document_t document, next;
-    int rc = check_size(data, len, what, err);
+    struct walk w = {.what = what};
+    json_t *root = NULL, *next = NULL;
+    int is_end = 0, rc = check_size(data, len, what, err);
     if (rc)
         return rc;
     if (!yaml_parser_initialize(&parser))
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
     yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
-
-    if (!yaml_parser_load(&parser, &document)) {
-        rc = parser_error(&parser, what, err);
-        yaml_parser_delete(&parser);
-        return rc;
-    }
-    json_t *root = NULL;
-    if (!yaml_document_get_root_node(&document)) {
-        root = json_object();
-        rc = root ? 0 : alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
-    } else {
-        struct walk w = {.document = &document, .what = what};
-        rc = convert(&w, 1, 0, &root, err);
-    }
-    yaml_document_delete(&document);
-    if (!rc) {
-        if (!yaml_parser_load(&parser, &next)) {
-            rc = parser_error(&parser, what, err);
-        } else {
-            if (yaml_document_get_root_node(&next))
-                rc = alq_err_set(err, ALQ_EINVAL, "%s: holds more than one document", what);
-            yaml_document_delete(&next);
-        }
-    }
+    rc = next_document(&w, &parser, &root, &is_end, err);
+    if (!rc && !is_end)
+        rc = next_document(&w, &parser, &next, &is_end, err);
+    if (!rc && !is_end)
+        rc = alq_err_set(err, ALQ_EINVAL, "%s: holds more than one document", what);
+    if (!rc && !root && !(root = json_object()))
+        rc = alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
     yaml_parser_delete(&parser);
+    json_decref(next);
     if (rc)
         json_decref(root);
     else

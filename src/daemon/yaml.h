@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * YAML read into jansson values: the daemon's configuration and kubeconfig files. One document, the
+ * YAML read into jansson values: the daemon's configuration, kubeconfig files, and manifests. The
  * core schema (null, bool, integer, float, string; quoted scalars are strings), string keys. Pure
  * function of its input; any thread. Calls libyaml only.
  */
@@ -24,5 +24,9 @@
  */
 int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **value,
                    struct alq_err *err);
+
+/* The same of a stream of documents, as an array; empty ones are left out. */
+int alq_yaml_parse_all(const char *data, size_t len, const char *what, json_t **documents,
+                       struct alq_err *err);
 
 #endif

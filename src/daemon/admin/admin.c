@@ -41,6 +41,29 @@ void alq_admin_answer(struct alq_http_call *call, int status, json_t *value)
     alq_http_answer(call, status, "application/json", text, len);
 }
 
+int alq_admin_status(int code)
+{
+    switch (code) {
+    case ALQ_ENOENT:
+        return 404;
+    case ALQ_EACCES:
+        return 403;
+    case ALQ_EINVAL:
+    case ALQ_ERANGE:
+    case ALQ_EPROTO:
+        return 400;
+    case ALQ_EBUSY:
+    case ALQ_EEXIST:
+    case ALQ_ENOTSUP:
+        return 409;
+    case ALQ_EAGAIN:
+    case ALQ_ECANCELED:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
 /* ---- paths ------------------------------------------------------------------------------------
  */
 
@@ -74,8 +97,9 @@ static void on_version(void *arg, struct alq_http_call *call,
     (void)request;
     const struct alq_admin *a = arg;
     alq_admin_answer(call, 200,
-                     json_pack("{s:s, s:s, s:s}", "version", ALQ_VERSION, "driver",
-                               a->cfg->driver_name, "node", a->cfg->node_name));
+                     json_pack("{s:s, s:s, s:s, s:b}", "version", ALQ_VERSION, "driver",
+                               a->cfg->driver_name, "node", a->cfg->node_name, "standalone",
+                               a->cfg->is_standalone));
 }
 
 static void on_doctor(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
@@ -163,7 +187,7 @@ static gid_t find_group(const char *name)
 {
     char *end;
     unsigned long number = strtoul(name, &end, 10);
-    if (!*end && number < ALQ_NO_GROUP)
+    if (!*end && number < ALQ_EVERYBODY)
         return (gid_t)number;
     alq_auto_fclose FILE *file = fopen("/etc/group", "re");
     const struct group *group = NULL;
@@ -201,8 +225,8 @@ struct alq_admin *alq_admin_new(const struct alq_config *cfg, struct event_base 
     }
     a->cfg = cfg;
     a->probes = *probes;
-    a->group = find_group(cfg->admin_group);
-    a->path = alq_str_printf("%s/aliquotd.sock", cfg->run_dir);
+    a->group = cfg->is_standalone ? ALQ_EVERYBODY : find_group(cfg->admin_group);
+    a->path = strdup(cfg->admin_socket);
     a->http = alq_http_new(base, err);
     a->findings = alq_findings_new(err);
     a->again = event_new(base, -1, EV_PERSIST, on_again, a);

@@ -38,6 +38,9 @@ void alq_admin_close(struct alq_admin *admin);
 /* Listens again where it should and does not. */
 void alq_admin_look(struct alq_admin *admin);
 
+/* The status that an ALQ_E* is answered with. */
+int alq_admin_status(int code);
+
 /* Answers with a JSON value, taken over (NULL: out of memory). */
 void alq_admin_answer(struct alq_http_call *call, int status, json_t *value);
 

@@ -59,8 +59,9 @@ struct connection {
     struct alq_http_call *call; /* STATE_CALLED */
     enum state state;
     enum right right;
-    int has_begun; /* a request's first byte is there */
-    int is_kept;   /* after the answer */
+    struct alq_http_peer peer; /* of the unix socket */
+    int has_begun;             /* a request's first byte is there */
+    int is_kept;               /* after the answer */
 };
 
 struct listener {
@@ -241,9 +242,10 @@ static void call(struct connection *c, const struct alq_http_head *head, const c
                                              .query = head->query,
                                              .accept = head->accept,
                                              .body = body,
-                                             .body_bytes = head->body_bytes};
+                                             .body_bytes = head->body_bytes,
+                                             .peer = where == ALQ_HTTP_ADMIN ? &c->peer : NULL};
     const struct route *route = find_route(c->listener->http, where, head->path);
-    int is_read = !strcmp(request.method, "GET");
+    int is_read = !strcmp(request.method, "GET") || (route && route->where & ALQ_HTTP_OWN);
     if (c->right == RIGHT_NONE || (c->right == RIGHT_READ && !is_read && where == ALQ_HTTP_ADMIN))
         refuse(c, 403, is_head,
                c->right ? "only root and the daemon's own user may change something"
@@ -386,7 +388,7 @@ static int is_in_group(int fd, const struct ucred *peer, gid_t group)
     return 0;
 }
 
-static enum right right_of(const struct listener *l, int fd)
+static enum right right_of(const struct listener *l, int fd, struct alq_http_peer *who)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -394,9 +396,13 @@ static enum right right_of(const struct listener *l, int fd)
         return RIGHT_READ;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
         return RIGHT_NONE;
-    if (peer.uid == 0 || peer.uid == geteuid())
+    *who = (struct alq_http_peer){.fd = fd,
+                                  .pid = peer.pid,
+                                  .uid = peer.uid,
+                                  .is_admin = peer.uid == 0 || peer.uid == geteuid()};
+    if (who->is_admin)
         return RIGHT_WRITE;
-    return is_in_group(fd, &peer, l->group) ? RIGHT_READ : RIGHT_NONE;
+    return l->group == ALQ_EVERYBODY || is_in_group(fd, &peer, l->group) ? RIGHT_READ : RIGHT_NONE;
 }
 
 /* Room for one more: who has waited longest for a request goes; if nobody waits, who has been
@@ -441,7 +447,7 @@ static void on_accept(struct evconnlistener *socket, evutil_socket_t fd, struct 
         return;
     }
     c->listener = l;
-    c->right = right_of(l, fd);
+    c->right = right_of(l, fd, &c->peer);
     TAILQ_INSERT_TAIL(&l->connections, c, link);
     l->count++;
     c->timer = evtimer_new(l->http->base, on_timer, c);
@@ -497,10 +503,13 @@ static int listen_on(struct listener *l, int fd, struct alq_err *err)
 
 int alq_http_listen_admin(struct alq_http *http, const char *path, gid_t group, struct alq_err *err)
 {
-    int fd = -1;
+    int fd = -1, is_for_all = group == ALQ_EVERYBODY;
     http->admin.group = group;
-    int rc =
-        alq_unix_listen(path, group == ALQ_NO_GROUP ? 0600 : 0660, group, &http->file, &fd, err);
+    int rc = alq_unix_listen(path,
+                             is_for_all              ? 0666
+                             : group == ALQ_NO_GROUP ? 0600
+                                                     : 0660,
+                             is_for_all ? ALQ_NO_GROUP : group, &http->file, &fd, err);
     return rc ? rc : listen_on(&http->admin, fd, err);
 }
 

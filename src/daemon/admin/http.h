@@ -29,6 +29,16 @@ struct alq_http_call;
 enum alq_http_where {
     ALQ_HTTP_TCP = 1,   /* everybody who reaches the port; GET and HEAD only */
     ALQ_HTTP_ADMIN = 2, /* the unix socket: group reads, root and the daemon's own user write */
+    ALQ_HTTP_OWN = 4,   /* there, who may read may call other methods too: the handler judges by
+                           request->peer what of it is his */
+};
+
+/* Who is at the other end of the unix socket, by the kernel's word. */
+struct alq_http_peer {
+    int fd; /* the connection, for SO_PEERPIDFD; borrowed */
+    pid_t pid;
+    uid_t uid;
+    int is_admin; /* root or the daemon's own user */
 };
 
 struct alq_http_request {
@@ -38,6 +48,7 @@ struct alq_http_request {
     const char *accept; /* the field Accept; "" */
     const char *body;   /* NUL after the last byte */
     size_t body_bytes;
+    const struct alq_http_peer *peer; /* NULL on TCP */
 };
 
 /* Answers with alq_http_answer, at once or later. The request is borrowed for the time of the
@@ -59,7 +70,7 @@ int alq_http_handle(struct alq_http *http, unsigned where, const char *methods, 
 /* address: "host:port", ":port", "[::1]:port"; a numeric host; port 0: any. ALQ_EINVAL: not one;
  * ALQ_EBUSY: the port is taken; ALQ_EACCES, ALQ_EIO. */
 int alq_http_listen_tcp(struct alq_http *http, const char *address, struct alq_err *err);
-/* Errors as of alq_unix_listen. group may read. */
+/* Errors as of alq_unix_listen. group may read; ALQ_EVERYBODY: all users of the machine. */
 int alq_http_listen_admin(struct alq_http *http, const char *path, gid_t group,
                           struct alq_err *err);
 /* The address in use, "127.0.0.1:9487"; "" while there is none. */

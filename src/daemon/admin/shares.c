@@ -259,32 +259,12 @@ struct change {
     char id[ALQ_SHARE_ID_BYTES];
 };
 
-static int status_of(int code)
-{
-    switch (code) {
-    case ALQ_ENOENT:
-        return 404;
-    case ALQ_EINVAL:
-    case ALQ_ERANGE:
-    case ALQ_EPROTO:
-        return 400;
-    case ALQ_EBUSY:
-    case ALQ_ENOTSUP:
-        return 409;
-    case ALQ_EAGAIN:
-    case ALQ_ECANCELED:
-        return 503;
-    default:
-        return 500;
-    }
-}
-
 static void on_changed(void *arg, const struct alq_claim_spec *claim, const struct alq_err *err)
 {
     (void)claim;
     struct change *c = arg;
     if (err)
-        alq_http_fail(c->call, status_of(err->code), "%s", err->text);
+        alq_http_fail(c->call, alq_admin_status(err->code), "%s", err->text);
     else
         answer_share(c->call, c->from, c->id);
     free(c);
@@ -304,7 +284,7 @@ static void on_share(void *arg, struct alq_http_call *call, const struct alq_htt
     if (!prepare)
         return;
     if (take_change(request, &change, &err)) {
-        alq_http_fail(call, status_of(err.code), "%s", err.text);
+        alq_http_fail(call, alq_admin_status(err.code), "%s", err.text);
         return;
     }
     struct change *c = calloc(1, sizeof(*c));

@@ -29,7 +29,8 @@ static void post(struct alq_events *events, enum alq_event_type type, const char
 {
     const struct alq_event event = {
         .type = type, .reason = reason, .action = "Monitor", .note = note};
-    alq_events_node(events, &event);
+    if (events)
+        alq_events_node(events, &event);
 }
 
 void alq_report_fault(struct alq_events *events, const char *uuid, const char *name,

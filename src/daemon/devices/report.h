@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What people are told of the node's GPUs: log lines, Events about the node, counters and findings.
- * Decides nothing. Loop thread only.
+ * What people are told of the node's GPUs: log lines, Events about the node (events NULL: none),
+ * counters and findings. Decides nothing. Loop thread only.
  */
 #ifndef ALQ_DAEMON_DEVICES_REPORT_H
 #define ALQ_DAEMON_DEVICES_REPORT_H

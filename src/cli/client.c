@@ -102,17 +102,17 @@ static int parse(const char *data, size_t len, int *status, json_t **value, stru
                        "%s", text ? text : "aliquotd refuses without a reason");
 }
 
-int alq_client_ask(const char *socket_path, const char *method, const char *path,
-                   const json_t *body, int *status, json_t **value, struct alq_err *err)
+int alq_client_send(const char *socket_path, const char *method, const char *path, const char *text,
+                    int *status, json_t **value, struct alq_err *err)
 {
     alq_auto_close int fd = -1;
-    alq_auto_free char *answer = NULL, *content = body ? alq_json_dump(body) : NULL;
+    alq_auto_free char *answer = NULL;
     size_t len = 0;
     *status = 0;
     alq_auto_free char *request = alq_str_printf(
         "%s %s HTTP/1.1\r\nHost: aliquotd\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-        method, path, content ? strlen(content) : 0, content ? content : "");
-    if (!request || (body && !content))
+        method, path, text ? strlen(text) : 0, text ? text : "");
+    if (!request)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     int rc = dial(socket_path, &fd, err);
     if (!rc)
@@ -120,6 +120,15 @@ int alq_client_ask(const char *socket_path, const char *method, const char *path
     if (!rc)
         rc = read_all(fd, &answer, &len, err);
     return rc ? rc : parse(answer, len, status, value, err);
+}
+
+int alq_client_ask(const char *socket_path, const char *method, const char *path,
+                   const json_t *body, int *status, json_t **value, struct alq_err *err)
+{
+    alq_auto_free char *text = body ? alq_json_dump(body) : NULL;
+    if (body && !text)
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    return alq_client_send(socket_path, method, path, text, status, value, err);
 }
 
 void alq_client_print(const json_t *value)

@@ -17,6 +17,10 @@
 int alq_client_ask(const char *socket_path, const char *method, const char *path,
                    const json_t *body, int *status, json_t **value, struct alq_err *err);
 
+/* The same with a body that is text as it stands; NULL: none. */
+int alq_client_send(const char *socket_path, const char *method, const char *path, const char *text,
+                    int *status, json_t **value, struct alq_err *err);
+
 /* Writes JSON as the daemon gave it, indented, to stdout. */
 void alq_client_print(const json_t *value);
 

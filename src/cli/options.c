@@ -187,6 +187,7 @@ int alq_options_parse(int argc, char **argv, struct alq_cli *cli, int *wants_hel
     }
     for (; i < argc && !rc; i++)
         argv[cli->argc++] = argv[i];
+    argv[cli->argc] = NULL; /* a program is executed with them */
     if (!rc && !*wants_help && !cli->command)
         rc = alq_cli_usage(NULL, "which command?");
     if (!rc && !*wants_help && !cli->command->takes_program &&

@@ -86,7 +86,7 @@ static void print_line(const struct alq_run_figures *f)
     const char *name = f->device[0] ? f->device : f->gpu;
     if (f->memory_bytes)
         snprintf(of, sizeof(of), " of %s", size_text(f->memory_bytes, limit, sizeof(limit)));
-    if (f->cores_pct)
+    if (f->cores_pct && f->cores_pct < 100)
         snprintf(cores, sizeof(cores), " at %" PRIu32 " %%", f->cores_pct);
     if (!f->allocations && !f->launches && !f->refusals && !f->peak_bytes)
         fprintf(stderr, "aliquot: %s: not used\n", name);
@@ -102,8 +102,8 @@ static void print_line(const struct alq_run_figures *f)
 static void print_json(const struct alq_run_figures *figures, size_t count, int status,
                        int is_voluntary)
 {
-    alq_auto_json json_t *root = json_pack("{s:i, s:b, s:[]}", "exitStatus", status, "voluntary",
-                                           is_voluntary, "gpus");
+    alq_auto_json json_t *root =
+        json_pack("{s:i, s:b, s:[]}", "exitStatus", status, "voluntary", is_voluntary, "gpus");
     for (size_t i = 0; root && i < count; i++) {
         const struct alq_run_figures *f = &figures[i];
         json_array_append_new(

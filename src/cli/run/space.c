@@ -98,9 +98,8 @@ static int restrict_mount(const char *path, unsigned long flags, struct alq_err 
 {
     static const struct {
         unsigned long has, keep;
-    } kept[] = {{ST_RDONLY, MS_RDONLY},   {ST_NOSUID, MS_NOSUID},
-                {ST_NODEV, MS_NODEV},     {ST_NOEXEC, MS_NOEXEC},
-                {ST_NOATIME, MS_NOATIME}, {ST_NODIRATIME, MS_NODIRATIME}};
+    } kept[] = {{ST_RDONLY, MS_RDONLY}, {ST_NOSUID, MS_NOSUID},   {ST_NODEV, MS_NODEV},
+                {ST_NOEXEC, MS_NOEXEC}, {ST_NOATIME, MS_NOATIME}, {ST_NODIRATIME, MS_NODIRATIME}};
     struct statvfs fs;
     if (statvfs(path, &fs))
         return alq_err_errno(err, errno, "%s", path);
@@ -209,9 +208,9 @@ static int mount_shares(const struct alq_space *space, struct alq_err *err)
         for (size_t k = 0; k < sizeof(files) / sizeof(files[0]); k++) {
             alq_auto_free char *from = alq_str_printf("%s/%s", share->directory, files[k].name);
             alq_auto_free char *to = alq_str_printf("%s/%s", dir, files[k].name);
-            rc = from && to ? bind_file(from, to,
-                                        files[k].flags | MS_NOSUID | MS_NODEV | MS_NOEXEC, err)
-                            : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+            rc = from && to
+                     ? bind_file(from, to, files[k].flags | MS_NOSUID | MS_NODEV | MS_NOEXEC, err)
+                     : alq_err_set(err, ALQ_ENOMEM, "out of memory");
             if (rc)
                 return rc;
         }

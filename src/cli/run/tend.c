@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 /* What the child tells when it does not become the program. */
 struct report {
@@ -32,6 +33,22 @@ static void fill_set(sigset_t *set)
     sigaddset(set, SIGCHLD);
 }
 
+/* execvp says "permission denied" for a directory in PATH that may not be looked into, also when no
+ * other has the program. */
+static int is_in_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    if (strchr(name, '/'))
+        return 1;
+    for (size_t len; path && *path; path += len + (path[len] == ':')) {
+        len = strcspn(path, ":");
+        alq_auto_free char *file = alq_str_printf("%.*s/%s", (int)len, path, name);
+        if (file && !access(file, F_OK))
+            return 1;
+    }
+    return 0;
+}
+
 /* ---- the child --------------------------------------------------------------------------------
  */
 
@@ -49,7 +66,7 @@ static void child(char *const *argv, int (*prepare)(void *arg, struct alq_err *e
             _exit(1);
         sigprocmask(SIG_SETMASK, mask, NULL);
         execvp(argv[0], argv);
-        report.exec_errno = errno;
+        report.exec_errno = errno == EACCES && !is_in_path(argv[0]) ? ENOENT : errno;
     }
     ssize_t n = write(pipe_end, &report, sizeof(report));
     _exit(n == (ssize_t)sizeof(report) ? 0 : 1);

@@ -26,6 +26,7 @@
 #define CLAIMS_PATH "/v1/standalone/claims"
 #define CLAIM_PATH CLAIMS_PATH "/"
 #define RUNS_PATH "/v1/standalone/runs"
+#define NAMES_PATH "/v1/standalone/names"
 #define CLAIMS_OF_USER_MAX 64u
 
 static const struct alq_gpu_list *need_gpus(const struct alq_standalone *s, struct alq_err *err)
@@ -298,6 +299,27 @@ static void on_apply(struct alq_standalone *s, struct alq_http_call *call,
     batch_put(b);
 }
 
+/* Which claims a file holds: nothing is done with them. */
+static void on_names(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
+{
+    (void)arg;
+    struct alq_err err = ALQ_ERR_INIT;
+    alq_auto_json json_t *documents = NULL;
+    if (alq_yaml_parse_all(request->body, request->body_bytes, "the file", &documents, &err)) {
+        alq_http_fail(call, 400, "%s", err.text);
+        return;
+    }
+    json_t *names = json_array(), *document;
+    size_t i;
+    json_array_foreach (documents, i, document) {
+        const char *kind = alq_json_str(document, "kind"),
+                   *name = alq_json_str(document, "metadata.name");
+        if (kind && name && !strcmp(kind, "ResourceClaim"))
+            json_array_append_new(names, json_string(name));
+    }
+    alq_admin_answer(call, 200, json_pack("{s:o}", "names", names));
+}
+
 static void on_claims(void *arg, struct alq_http_call *call, const struct alq_http_request *request)
 {
     struct alq_standalone *s = arg;
@@ -459,6 +481,7 @@ struct alq_standalone *alq_standalone_new(const struct alq_standalone_parts *par
     const unsigned where = ALQ_HTTP_ADMIN | ALQ_HTTP_OWN;
     if (!rc && (alq_http_handle(http, where, "GET POST", CLAIMS_PATH, on_claims, s) ||
                 alq_http_handle(http, where, "GET DELETE", CLAIM_PATH, on_claim, s) ||
+                alq_http_handle(http, where, "POST", NAMES_PATH, on_names, s) ||
                 alq_http_handle(http, where, "POST", RUNS_PATH, on_runs, s)))
         rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (!rc)

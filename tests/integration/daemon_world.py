@@ -78,7 +78,7 @@ class World:
 
     def __init__(self, gpus=2, version="1.36", with_driver=True):
         self.root = tempfile.mkdtemp(prefix="alqd-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-        self.daemon = self.gpud = None
+        self.daemon = self.gpud = self.http = None
         self.log = os.path.join(self.root, "log")
         for name in ("cdi", "plugins", "registry", "state", "run", "lib", "sim"):
             os.mkdir(self.path(name))
@@ -186,9 +186,10 @@ class World:
                 process.wait()
         if self.gpud:
             self.gpud.stdout.close()
-        self.http.shutdown()
-        self.http.server_close()
-        self.api.store.close()
+        if self.http:
+            self.http.shutdown()
+            self.http.server_close()
+            self.api.store.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     # ---- claims

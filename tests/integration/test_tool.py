@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One machine without a cluster: aliquot run and aliquot claim, with aliquotd --standalone and without a daemon."""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import daemon_world as dw
+from daemon_world import BUILD, DRIVER, REPO, rewrite_record, wait_for
+from standalone_world import ALICE, BOB, DEMO, Machine, TOOL, Terminal
+from test_ops import ask
+
+GiB = 1 << 30
+ROOT = os.geteuid() == 0
+CLAIM = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: %s}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly:
+        deviceClassName: %s
+        capacity: {requests: {cores: "%s", memory: %s}}
+"""
+KIND = f"k8s.{DRIVER}/claim"
+SUMMARY = r"aliquot: hami-gpu-0: peak memory (\S+ \w+) of 4\.0 GiB, GPU time (\S+) s at 30 %, throttled (\S+) s, (\d+) allocations? refused\n"
+
+# Runs podman where its mounts harm nobody: argv is sandbox, directory, CDI directory, socket of the GPUs, program, devices.
+PODMAN = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import rootfs, runtime
+directory, specs, socket, program, devices = sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5], sys.argv[6:]
+runtime.enter_namespace()
+root = os.path.join(directory, "root")
+rootfs.make(root, [(program, program)])
+podman = runtime.Podman(os.path.join(directory, "c"), root, specs)
+why = podman.probe()
+if why:
+    print("cannot:", why)
+    sys.exit(77)
+log = os.path.join(directory, "log")
+try:
+    container = podman.start("claim", {"args": [program], "env": ["SIMGPU_SOCKET=/sim/simgpud.sock"], "log": log, "cdi": devices,
+                                       "binds": [(os.path.dirname(socket), "/sim", [])]})
+    status = container.wait(60)
+    container.remove()
+    print(open(log).read())
+except runtime.RuntimeFailure as error:
+    print("failed:", error)
+    status = 1
+sys.exit(status)
+"""
+
+
+def setUpModule():
+    dw.need_daemon()
+
+
+def has_ended(pid):
+    """Or is a zombie that its new parent has not seen yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def limits(directory):
+    with open(os.path.join(directory, "control"), "rb") as file:
+        data = file.read()
+    at = 512 + 256 * (struct.unpack_from("<I", data, 256)[0] & 1)
+    return struct.unpack_from("<Q", data, at)[0], struct.unpack_from("<I", data, at + 24)[0]
+
+
+@unittest.skipUnless(ROOT, "aliquotd needs root")
+class Tool(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.world = Machine()
+        cls.addClassCleanup(cls.world.close)
+        cls.world.start()
+
+    def setUp(self):  # after all other clean-ups
+        self.addCleanup(wait_for, "the end of all claims", lambda: not self.world.claims())
+
+    def end(self, process):
+        """Lets a program that reads its standard input end."""
+        out, err = process.communicate("", timeout=30)
+        return process.returncode, out, err
+
+    def apply(self, text, user=None):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(text)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            return self.world.tool("claim", "apply", "-f", file.name, user=user)
+
+    # ---- run: limits
+
+    def test_run_limits_memory_to_the_byte_and_tells_what_was_used(self):
+        for user in None, ALICE:
+            status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user)
+            self.assertEqual(status, 0, err)
+            counted = int(re.search(r"sum_bytes=(\d+)", out)[1])
+            self.assertEqual(counted, 4 * GiB - (256 << 20), "the limit less the estimate of a context")
+            told = re.fullmatch(SUMMARY, err)
+            self.assertTrue(told, err)
+            self.assertEqual((told[1], told[4]), ("4.0 GiB", re.search(r"refusals=(\d+)", out)[1]))
+            self.assertEqual(out.count("gpu="), 1, "it sees the GPU that it has a share of, and no other")
+
+    def test_run_limits_children_and_programs_that_clear_their_environment(self):
+        env = self.world.environment()
+        clean = ["env", "-i", f"SIMGPU_SOCKET={env['SIMGPU_SOCKET']}", f"LD_LIBRARY_PATH={env['LD_LIBRARY_PATH']}"]
+        for user in None, ALICE:
+            status, out, err = self.world.run_program("sh", "-c", f"{' '.join(clean)} {DEMO}/alq-demo-report", user=user)
+            self.assertEqual(status, 0, err)
+            self.assertIn(f"GPU-5d1f0c5e-8a0b-4f0e-9b7a-6a1d3c2e4f50 name=\"NVIDIA H100 80GB HBM3\" cuda_device_total_bytes={4 * GiB} ", out)
+
+    def test_run_measures_compute(self):
+        status, _, err = self.world.run_program(DEMO / "alq-demo-busy", "--seconds", "1", options=("-o", "json"))
+        self.assertEqual(status, 0, err)
+        told = json.loads(err)
+        self.assertEqual((told["exitStatus"], told["voluntary"]), (0, False))
+        gpu, = told["gpus"]
+        self.assertEqual((gpu["device"], gpu["gpu"], gpu["memoryBytes"], gpu["cores"]), ("hami-gpu-0", dw.UUIDS[0], 4 * GiB, 30))
+        self.assertGreater(gpu["launches"], 10)
+        self.assertGreater(gpu["gpuSeconds"], 0.1)
+        self.assertGreater(gpu["throttledSeconds"], 0.1)
+
+    def test_run_sees_its_own_share_alone_and_leaves_the_host_as_it_is(self):
+        other = self.world.start_program("cat", cores="10", user=BOB)
+        self.addCleanup(self.end, other)
+        before = os.path.lexists("/etc/ld.so.preload"), os.path.lexists("/run/aliquot/shares")
+        for user in None, ALICE:
+            status, out, err = self.world.run_program(
+                "sh", "-c", "ls /run/aliquot/shares; cat /etc/ld.so.preload; test -s /etc/passwd && echo rest; id -u; "
+                "echo x 2>/dev/null >/run/aliquot/shares/x || echo closed", user=user)
+            share, library, *rest = out.split()
+            self.assertRegex(share, r"^[0-9a-f-]{36}-0$", err)
+            self.assertEqual((library, rest), (str((BUILD / "src/vgpu/libvgpu.so").resolve()), ["rest", str(user or 0), "closed"]))
+        self.assertEqual(before, (os.path.lexists("/etc/ld.so.preload"), os.path.lexists("/run/aliquot/shares")))
+
+    def test_run_adds_to_a_preload_file_that_is_there(self):
+        there = tempfile.NamedTemporaryFile("w", suffix=".preload")
+        self.addCleanup(there.close)
+        there.write("/nonexistent/other.so")
+        there.flush()
+        inner = f"touch /etc/ld.so.preload 2>/dev/null; mount --bind {there.name} /etc/ld.so.preload && " \
+                f"exec {TOOL} run --gpu 0 --memory 4Gi -q -- cat /etc/ld.so.preload"
+        overlay = "d=$(mktemp -d) && mount -t tmpfs x $d && mkdir $d/u $d/w && mount -t overlay o /etc -o lowerdir=/etc,upperdir=$d/u,workdir=$d/w && rmdir $d 2>/dev/null; "
+        done = subprocess.run(["unshare", "-m", "sh", "-c", overlay + inner], capture_output=True, text=True, check=False, timeout=30,
+                              env=self.world.environment())
+        if "mount:" in done.stderr:
+            self.skipTest(f"no overlay on /etc here: {done.stderr.strip()}")
+        self.assertEqual(done.stdout, f"/nonexistent/other.so\n{(BUILD / 'src/vgpu/libvgpu.so').resolve()}\n", done.stderr)
+
+    # ---- run: as if it had been started without us
+
+    def test_run_passes_exit_statuses_and_streams_through(self):
+        for program, status in ((("sh", "-c", "exit 7"), 7), (("sh", "-c", "kill -TERM $$"), 143), (("no-such-program",), 127),
+                                (("/etc/passwd",), 126), (("./none",), 127)):
+            for user in None, ALICE:
+                got, out, err = self.world.run_program(*program, user=user)
+                self.assertEqual((got, out), (status, ""), (program, user, err))
+        status, out, _ = self.world.run_program("cat", stdin="through\n", options=("--quiet",))
+        self.assertEqual((status, out), (0, "through\n"))
+        self.assertEqual(self.world.tool("run", "-q", "-m", "1Gi", "-c", "5", "echo", "-m", "--help")[1], "-m --help\n")
+
+    def test_run_passes_signals_on(self):
+        for number, status in ((signal.SIGTERM, 5), (signal.SIGUSR1, 6), (signal.SIGHUP, 128 + signal.SIGHUP)):
+            process = self.world.start_program("sh", "-c", 'trap "exit 5" TERM; trap "exit 6" USR1; echo ready; while :; do sleep 0.01; done')
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(number)
+            self.assertEqual(self.end(process)[0], status)
+
+    def test_killing_run_leaves_nothing(self):
+        for user in None, ALICE:
+            process = self.world.start_program("sh", "-c", "echo $$; exec cat", user=user)
+            program = int(process.stdout.readline())
+            process.kill()
+            self.assertEqual(self.end(process)[0], -signal.SIGKILL)
+            wait_for("the end of the program", lambda: has_ended(program))  # pylint: disable=cell-var-from-loop
+            wait_for("the end of its share", lambda: not self.world.claims() and not os.listdir(self.world.path("run/standalone/shares")))
+
+    def test_share_of_a_program_left_behind_stays_while_it_is_used(self):
+        with tempfile.TemporaryDirectory() as directory:
+            script = (f"{DEMO}/alq-demo-bisect --hold-seconds 100 >{directory}/out 2>&1 & "
+                      f"until grep -q bisect {directory}/out; do sleep 0.01; done; echo $!")
+            status, out, err = self.world.run_program("sh", "-c", script)
+        self.assertEqual(status, 0, err)
+        self.assertIn("still use its share", err)
+        self.assertEqual(len(self.world.claims()), 1)
+        os.kill(int(out), signal.SIGKILL)
+
+    def test_run_on_a_terminal_stops_and_goes_on_with_its_program(self):
+        command = [TOOL, "run", "--gpu", "0", "--memory", "4Gi", "--cores", "30", "--", "/usr/bin/python3", "-c",
+                   "import os, sys\nprint('foreground', os.tcgetpgrp(0) == os.getpgrp(), flush=True)\n"
+                   "for line in sys.stdin: print('got', line.strip(), flush=True)"]
+        terminal = Terminal(command, self.world.environment())
+        self.addCleanup(terminal.close)
+        terminal.expect("foreground True")
+        terminal.type("one\n")
+        terminal.expect("got one")
+        terminal.type("\x1a")
+        terminal.expect("<stopped>")
+        terminal.type("\n")
+        terminal.type("two\n")
+        terminal.expect("got two")
+        terminal.type("\x03")
+        terminal.expect("hami-gpu-0: not used")
+        terminal.expect("<ended 130>")
+
+    # ---- run: without a daemon, without namespaces
+
+    def test_run_without_a_daemon_limits_and_says_that_it_is_voluntary(self):
+        for user in None, ALICE:
+            status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user, ALIQUOT_SOCKET="/nonexistent/socket")
+            self.assertEqual(status, 0, err)
+            self.assertIn(f"sum_bytes={4 * GiB - (256 << 20)} ", out)
+            self.assertRegex(err, r"^aliquot: aliquotd does not answer at /nonexistent/socket: [^\n]*: the limit is voluntary, [^\n]*\n"
+                                  rf"aliquot: {dw.UUIDS[0]}: peak memory 4\.0 GiB of 4\.0 GiB, [^\n]*\n$")
+            self.assertEqual([n for n in os.listdir("/dev/shm") if n.startswith("aliquot-run-")], [])
+        status, out, err = self.world.run_program(DEMO / "alq-demo-report", options=("--voluntary",), gpu="1")
+        self.assertIn(dw.UUIDS[1], out)
+        self.assertNotIn("voluntary", err, "who asks for it knows")
+
+    def test_preload_env_limits_and_warns(self):
+        for user in None, ALICE:
+            for socket in self.world.admin, "/nonexistent/socket":
+                status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", options=("--preload-env",), user=user, ALIQUOT_SOCKET=socket)
+                self.assertEqual(status, 0, err)
+                self.assertIn(f"sum_bytes={4 * GiB - (256 << 20)} ", out)
+                self.assertIn("aliquot: --preload-env: a program that clears its environment", err)
+
+    def test_run_without_namespaces_says_what_to_do(self):
+        """In a user namespace where no further one may be made."""
+        ready, go = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            ctypes.CDLL(None).unshare(0x10000000)
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            with open("/proc/sys/user/max_user_namespaces", "w", encoding="ascii") as file:
+                file.write("0")
+            status, out, err = self.world.run_program("true", user=ALICE)
+            os._exit(0 if (status, out) == (1, "") and re.fullmatch(
+                r"aliquot: no private namespaces for this user \(.*user\.max_user_namespaces is 0\); .*--preload-env\n", err) else
+                     (sys.__stderr__.write(f"{status} {out} {err}\n"), 1)[1])
+        os.read(ready[0], 1)
+        for name in "uid_map", "gid_map":
+            with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
+                file.write("0 0 65536")
+        os.write(go[1], b"x")
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        for end in (*ready, *go):
+            os.close(end)
+
+    # ---- several users
+
+    def test_two_users_cannot_oversell_a_gpu(self):
+        alice = self.world.start_program("cat", cores="60", memory="50Gi", user=ALICE)
+        self.addCleanup(self.end, alice)
+        status, out, err = self.world.run_program("true", cores=50, user=BOB)
+        self.assertEqual((status, out), (1, ""))
+        self.assertRegex(err, r"^aliquot: cannot allocate .* without room for cores\).*aliquot shares shows[^\n]*\n$")
+        self.assertEqual(self.world.run_program("true", cores=10, memory="40Gi", user=BOB)[0], 1)
+        self.assertEqual(self.apply(CLAIM % ("big", DRIVER, "50", "60Gi"), user=BOB)[0], 0, "the other GPU has room")
+        self.assertEqual(self.world.claims()[0]["devices"][0]["device"] if self.world.claims()[0]["name"] == "big" else
+                         self.world.claims()[1]["devices"][0]["device"], "hami-gpu-1")
+        share = self.world.run_of(alice)["uid"]
+        self.assertEqual(ask(self.world.admin, f"/v1/standalone/claims/{share}")[0], 200)
+        status, _, err = self.world.tool("claim", "delete", share, user=BOB)
+        self.assertEqual((status, err.count("\n")), (1, 1))
+        self.assertIn("only that user and root may delete it", err)
+        self.assertEqual(self.world.tool("claim", "delete", "big", user=BOB)[0], 0)
+
+    def test_no_more_is_given_than_there_is_when_all_ask_at_once(self):
+        script = [TOOL, "run", "--gpu", "0", "--memory", "30Gi", "--cores", "20", "--", "cat"]
+        processes = [subprocess.Popen(self.world.by((ALICE, BOB)[i % 2], script), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env=self.world.environment(), text=True) for i in range(6)]
+        wait_for("all to be answered", lambda: sum(p.poll() is not None for p in processes) + len(self.world.claims()) == 6)
+        self.assertEqual(sum(p.poll() is None for p in processes), 2, "30 of 79 GiB each")
+        ends = [self.end(p) for p in processes]
+        self.assertEqual(sorted(e[0] for e in ends), [0, 0, 1, 1, 1, 1])
+        self.assertTrue(all("without room for memory" in e[2] for e in ends if e[0]), ends)
+
+    # ---- claims
+
+    def test_claims_of_a_cluster_are_made_listed_described_and_deleted(self):
+        files = ["-f", REPO / "demo/manifests/00-deviceclass.yaml", "-f", REPO / "demo/manifests/10-claims.yaml", "-f",
+                 REPO / "demo/manifests/20-pods.yaml"]
+        status, out, err = self.world.tool("claim", "apply", *files)
+        self.assertEqual(status, 1, "one of them wants an H200, which is not there")
+        self.assertRegex(err, r"^aliquot: ResourceClaim cel-gpu-0: [^\n]*\(2 not selected\)[^\n]*\n$")
+        for line in (rf"DeviceClass {DRIVER} used\n", r"ResourceClaim single-gpu-0 created\n  --device \S+-0 ", "Pod pod-0 left out: ",
+                     r"ResourceClaim double-gpu-0 created\n  --device \S+-0 .*hami-gpu-\d\n  --device \S+-1 ",
+                     r"ResourceClaimTemplate tenth-gpu left out: "):
+            self.assertRegex(out, line)
+        again = self.world.tool("claim", "apply", *files)
+        self.assertIn("ResourceClaim single-gpu-0 unchanged\n", again[1])
+        self.assertEqual(sorted(re.findall("--device .*", out)), sorted(re.findall("--device .*", again[1])))
+        status, listed, _ = self.world.tool("claim", "list", user=ALICE)
+        self.assertRegex(listed, r"^CLAIM +OWNER +GPU +MEMORY +CORES +DEVICE\n")
+        device = re.search(rf"single-gpu-0 +root +hami-gpu-\d +4Gi +30 +({re.escape(KIND)}=\S+)\n", listed)[1]
+        self.assertIn(f"--device {device}\n", self.world.tool("claim", "describe", "single-gpu-0")[1])
+        told = json.loads(self.world.tool("claim", "describe", "single-gpu-0", "-o", "json")[1])
+        self.assertEqual((told["name"], told["owner"], told["prepared"], told["devices"][0]["cdi"]), ("single-gpu-0", 0, True, device))
+        self.assertEqual(told["object"]["kind"], "ResourceClaim")
+        self.assertEqual(limits(told["devices"][0]["directory"]), (4 * GiB, 30))
+        self.assertEqual([d["name"] for d in self.world.spec(told["uid"])["devices"]], [device.split("=")[1]])
+        status, out, err = self.world.tool("claim", "delete", "single-gpu-0", "double-gpu-0")
+        self.assertEqual((status, out), (0, "ResourceClaim single-gpu-0 deleted\nResourceClaim double-gpu-0 deleted\n"), err)
+        status, out, err = self.world.tool("claim", "delete", *files)
+        self.assertEqual((status, out), (1, "ResourceClaim shared-gpu-0 deleted\n"))
+        self.assertIn("there is no claim cel-gpu-0", err)
+        self.assertEqual(self.world.tree(), {})
+
+    def test_claims_survive_restarts_and_reboots_and_runs_their_daemon(self):
+        self.assertEqual(self.apply(CLAIM % ("kept", DRIVER, "20", "8Gi"), user=ALICE)[0], 0)
+        before, = self.world.claims()
+        lives, dies = (self.world.start_program("cat", cores="10") for _ in range(2))
+        self.world.stop(signal.SIGKILL)
+        dies.kill()
+        self.end(dies)
+        self.world.start()
+        wait_for("the run that has ended to be gone", lambda: len(self.world.claims()) == 2 and all(c["prepared"] for c in self.world.claims()))
+        self.assertEqual(self.world.run_of(lives)["process"], lives.pid)
+        self.assertEqual(self.end(lives)[0], 0)
+        self.world.stop()
+        rewrite_record(self.world.path("state/standalone/claims", f"{before['uid']}.record"), self.boot_id(), b"0" * 8 + b"-0000-4000-8000-" + b"0" * 12)
+        shutil.rmtree(self.world.path("run/standalone"))
+        os.unlink(self.world.path("cdi", f"k8s.{DRIVER}-claim_{before['uid']}.json"))
+        self.world.start()
+        self.assertEqual(wait_for("the claim after a reboot", lambda: [c for c in self.world.claims() if c["prepared"]]), [before])
+        self.assertEqual(limits(before["devices"][0]["directory"]), (8 * GiB, 20))
+        self.assertTrue(self.world.spec(before["uid"]))
+        self.assertEqual(self.world.tool("claim", "delete", "kept", user=ALICE)[0], 0)
+
+    @staticmethod
+    def boot_id():
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().strip()
+
+    def test_podman_runs_with_a_claim(self):
+        if not shutil.which("podman"):
+            self.skipTest("podman is not installed")
+        _, out, err = self.apply(CLAIM % ("boxed", DRIVER, "20", "6Gi"))
+        device = re.search("--device (\\S+)", out + err)[1]
+        self.addCleanup(self.world.tool, "claim", "delete", "boxed")
+        directory = tempfile.mkdtemp(prefix="alqp-", dir="/tmp")  # podman wants it short
+        self.addCleanup(shutil.rmtree, directory, True)
+        got = subprocess.run(["/usr/bin/python3", "-c", PODMAN, str(REPO / "sandbox"), directory, self.world.path("cdi"),
+                              self.world.path("sim", "simgpud.sock"), str(DEMO / "alq-demo-report"), device],
+                             capture_output=True, text=True, timeout=120, check=False)
+        if got.returncode == 77:
+            self.skipTest(got.stdout.strip())
+        self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
+        self.assertIn(f"cuda_device_total_bytes={6 * GiB} ", got.stdout)
+
+    def test_claim_in_use_is_not_deleted(self):
+        process = self.world.start_program("sh", "-c", f"{DEMO}/alq-demo-bisect --hold-seconds 100 & pid=$!; read line; kill $pid")
+        uid = self.world.run_of(process)["uid"]
+        wait_for("its use", lambda: "in use" in self.world.tool("claim", "delete", uid)[2])
+        self.assertIsNotNone(self.world.run_of(process))
+        process.stdin.write("\n")
+        self.end(process)
+
+    # ---- bad input
+
+    def test_what_is_not_understood_or_not_possible_is_one_line(self):
+        self.assertEqual(self.apply(CLAIM % ("mine", DRIVER, "20", "8Gi"))[0], 0)
+        self.addCleanup(self.world.tool, "claim", "delete", "mine")
+        for args in (("run",), ("run", "--memory", "4Gi"), ("run", "--", "true"), ("run", "--memory", "much", "--", "true"),
+                     ("run", "--memory", "1k", "--", "true"), ("run", "--cores", "101", "--", "true"), ("run", "--cores", "-1", "--", "true"),
+                     ("run", "--memory", "99999999999Ei", "--", "true"), ("run", "--gpus", "0", "--", "true"), ("claim",), ("claim", "aply"),
+                     ("claim", "apply"), ("claim", "describe"), ("claim", "delete"), ("claim", "list", "x")):
+            status, out, err = self.world.tool(*args)
+            self.assertEqual((status, out, err.count("\n")), (2, "", 1), (args, err))
+            self.assertIn("--help", err)
+        for args, words in ((("run", "-m", "4Ei", "--", "true"), "amount asked of memory"), (("run", "-m", "1Gi", "-g", "7", "--", "true"), 'no GPU "7"; this machine has number 0, 1'),
+                            (("run", "-m", "1Gi", "-g", "GPU-zz", "--", "true"), "there is no GPU"),
+                            (("run", "-m", "1Gi", "--library", "/none.so", "--", "true"), "/none.so: No such file"),
+                            (("claim", "apply", "-f", "/none.yaml"), "/none.yaml: No such file"), (("claim", "describe", "x"), "there is no claim x"),
+                            (("claim", "delete", "x"), "aliquot claim list"),
+                            (("claim", "list", "--socket", "/none.sock"), "claims need aliquotd --standalone")):
+            status, out, err = self.world.tool(*args)
+            self.assertEqual((status, out, err.count("\n")), (1, "", 1), (args, err))
+            self.assertIn(words, err)
+
+    def test_manifests_that_are_wrong_are_named(self):
+        self.assertEqual(self.apply(CLAIM % ("mine", DRIVER, "20", "8Gi"))[0], 0)
+        self.addCleanup(self.world.tool, "claim", "delete", "mine")
+        good = CLAIM % ("other", DRIVER, "20", "8Gi")
+        for text, words in ((CLAIM % ("mine", DRIVER, "30", "8Gi"), "delete it first"), (good.replace("/v1", "/v1beta1"), "write resource.k8s.io/v1"),
+                            (good.replace("other", "Not_A_Name"), "is no name"), (good.replace("exactly", "exaktly"), "request"),
+                            (good.replace(DRIVER, "no-such-class"), "no-such-class"), (good.replace('"20"', '"x"'), "cores"),
+                            ("a: [", "line"), ("", "no object"), ("kind: ResourceClaim", "apiVersion is missing"), ("- 1", "no object")):
+            status, out, err = self.apply(text)
+            self.assertEqual((status, out), (1, ""), text)
+            self.assertIn(words, err)
+        self.assertEqual([c["name"] for c in self.world.claims()], ["mine"])
+
+    def test_users_have_so_many_claims_and_no_admin_access(self):
+        claim = CLAIM % ("watch", DRIVER, "0", "1Mi")
+        status, _, err = self.apply(claim.replace("exactly:", "exactly:\n        adminAccess: true"), user=ALICE)
+        self.assertEqual(status, 1)
+        self.assertIn("adminAccess is for root", err)
+        many = "---".join(CLAIM % (f"n{i}", DRIVER, "0", "1Mi") for i in range(66))
+        status, out, err = self.apply(many, user=ALICE)
+        self.assertEqual((status, out.count("created"), err.count("a user may have 64 claims")), (1, 64, 2))
+        self.assertEqual(self.world.tool("claim", "delete", *(f"n{i}" for i in range(64)), user=BOB)[0], 1)
+        self.assertEqual(self.world.tool("claim", "delete", *(f"n{i}" for i in range(64)), user=ALICE)[0], 0)
+
+    def test_second_daemon_of_a_machine_does_not_start(self):
+        status, err = self.world.run()
+        self.assertEqual(status, 1)
+        self.assertIn("another aliquotd serves", err)
+
+
+@unittest.skipUnless(ROOT, "aliquotd needs root")
+class Example(unittest.TestCase):
+    def test_the_command_of_the_readme_runs(self):
+        line = re.search(r"^    (demo/one-machine\.sh .*?)(?: +#.*)?$", (REPO / "README.md").read_text(), re.M)[1]
+        done = subprocess.run(line.split(), capture_output=True, text=True, cwd=REPO, timeout=60, check=False,
+                              env=dict(os.environ, ALIQUOT_BUILD=str(BUILD)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^bisect gpu=0 uuid=\S+ sum_bytes=4026531840 ")
+        self.assertRegex(done.stderr, SUMMARY)
+
+
+if __name__ == "__main__":
+    unittest.main()

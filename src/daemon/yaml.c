@@ -220,20 +220,21 @@ static int check_size(const char *data, size_t len, const char *what, struct alq
     return rc;
 }
 
-/* The next document, as *value; NULL, *is_end tells, when there is none. w goes from one to the
- * other, so that the limit of values is the stream's. */
-static int next_document(struct walk *w, yaml_parser_t *parser, json_t **value, int *is_end,
-                         struct alq_err *err)
+/* The next document, as *value; NULL, *is_end tells, when there is none. *values goes from one to
+ * the other, so that their limit is the stream's. */
+static int next_document(yaml_parser_t *parser, const char *what, unsigned *values, json_t **value,
+                         int *is_end, struct alq_err *err)
 {
     yaml_document_t document;
     int rc = 0;
     *value = NULL;
     if (!yaml_parser_load(parser, &document))
-        return parser_error(parser, w->what, err);
+        return parser_error(parser, what, err);
     *is_end = !yaml_document_get_root_node(&document);
-    w->document = &document;
+    struct walk w = {.document = &document, .what = what, .values = *values};
     if (!*is_end)
-        rc = convert(w, 1, 0, value, err);
+        rc = convert(&w, 1, 0, value, err);
+    *values = w.values;
     yaml_document_delete(&document);
     return rc;
 }
@@ -242,7 +243,7 @@ int alq_yaml_parse_all(const char *data, size_t len, const char *what, json_t **
                        struct alq_err *err)
 {
     yaml_parser_t parser;
-    struct walk w = {.what = what};
+    unsigned values = 0;
     int rc = check_size(data, len, what, err), is_end = 0;
     if (rc)
         return rc;
@@ -254,7 +255,7 @@ int alq_yaml_parse_all(const char *data, size_t len, const char *what, json_t **
     yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
     while (!rc && !is_end) {
         json_t *value;
-        rc = next_document(&w, &parser, &value, &is_end, err);
+        rc = next_document(&parser, what, &values, &value, &is_end, err);
         if (rc || is_end || json_is_null(value))
             json_decref(rc ? NULL : value);
         else if (json_array_append_new(all, value))
@@ -272,7 +273,7 @@ int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **valu
                    struct alq_err *err)
 {
     yaml_parser_t parser;
-    struct walk w = {.what = what};
+    unsigned values = 0;
     json_t *root = NULL, *next = NULL;
     int is_end = 0, rc = check_size(data, len, what, err);
     if (rc)
@@ -280,9 +281,9 @@ int alq_yaml_parse(const char *data, size_t len, const char *what, json_t **valu
     if (!yaml_parser_initialize(&parser))
         return alq_err_set(err, ALQ_ENOMEM, "%s: out of memory", what);
     yaml_parser_set_input_string(&parser, (const unsigned char *)data, len);
-    rc = next_document(&w, &parser, &root, &is_end, err);
+    rc = next_document(&parser, what, &values, &root, &is_end, err);
     if (!rc && !is_end)
-        rc = next_document(&w, &parser, &next, &is_end, err);
+        rc = next_document(&parser, what, &values, &next, &is_end, err);
     if (!rc && !is_end)
         rc = alq_err_set(err, ALQ_EINVAL, "%s: holds more than one document", what);
     if (!rc && !root && !(root = json_object()))

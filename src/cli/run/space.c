@@ -41,11 +41,11 @@ static int write_text(const char *path, const char *text, struct alq_err *err)
 /* A number that a file of /proc/sys holds; -1: there is no such file. */
 static int setting(const char *path)
 {
-    int value = -1;
-    alq_auto_fclose FILE *file = fopen(path, "re");
-    if (file && fscanf(file, "%d", &value) != 1)
-        value = -1;
-    return value;
+    char text[24];
+    alq_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (int)strtol(text, NULL, 10) : -1;
 }
 
 static int no_namespaces(int errnum, struct alq_err *err)

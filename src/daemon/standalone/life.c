@@ -21,7 +21,7 @@
 
 #define PREPARE_MS 8000 /* the tool waits for ten seconds */
 #define OVER_MS 500     /* until it is looked again whether somebody uses what is over */
-#define RESUME_MS 1000  /* until a failed Prepare is tried again; doubles, to 64 s */
+#define RESUME_MS 1000u /* until a failed Prepare is tried again; doubles, to 64 s */
 
 struct step {
     struct alq_job job; /* first */

@@ -3,6 +3,7 @@
 #include "daemon/standalone/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -22,9 +23,9 @@ static int start_of(pid_t pid, uint64_t *ticks)
 {
     char path[32], text[STAT_BYTES];
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    alq_auto_fclose FILE *file = fopen(path, "re");
-    size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
-    text[n] = '\0';
+    alq_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
     return alq_stat_start(text, ticks);
 }
 

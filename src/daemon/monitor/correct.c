@@ -80,12 +80,10 @@ static uint64_t shown_ppm(const struct alq_time_sums *sums, uint32_t in_force_pp
     return ppm < in_force_ppm ? ppm : in_force_ppm;
 }
 
-/* What was charged and cannot have been others' turns. */
-static uint64_t unexplained_ppm(const struct alq_time_sums *sums, uint64_t least_ns)
+/* NVML shows nothing of the share, and the turns of the others do not explain what was charged. */
+static int is_missing(const struct alq_time_window *w, uint64_t least_ns)
 {
-    const uint64_t others_ns = sums->others_ns + least_ns; /* with NVML's rounding */
-    return sums->charged_ns > others_ns ? ratio_ppm(sums->charged_ns - others_ns, sums->charged_ns)
-                                        : 0;
+    return !w->nvml_ns && w->others_ns && w->charged_ns > w->others_ns + least_ns;
 }
 
 uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm,
@@ -93,18 +91,16 @@ uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm,
 {
     const uint64_t least_ns = w->wall_ns / 100 * SIGNIFICANT_PCT;
     uint64_t ppm = ALQ_TIME_CORRECTION_ONE;
-    sums->nvml_ns = fade(sums->nvml_ns) + w->nvml_ns;
-    sums->others_ns = fade(sums->others_ns) + w->others_ns;
-    sums->charged_ns = fade(sums->charged_ns) + w->charged_ns;
     if (!in_force_ppm)
         in_force_ppm = ALQ_TIME_CORRECTION_ONE;
+    if (is_missing(w, least_ns))
+        return in_force_ppm;
+    sums->nvml_ns = fade(sums->nvml_ns) + w->nvml_ns;
+    sums->charged_ns = fade(sums->charged_ns) + w->charged_ns;
     if (w->others_ns) {
         if (is_risen(sums, w))
-            *sums = (struct alq_time_sums){w->nvml_ns, w->others_ns, w->charged_ns};
-        const uint64_t least_ppm = unexplained_ppm(sums, least_ns);
+            *sums = (struct alq_time_sums){w->nvml_ns, w->charged_ns};
         ppm = shown_ppm(sums, in_force_ppm, least_ns);
-        if (ppm < least_ppm)
-            ppm = least_ppm;
     }
     if (ppm > ALQ_TIME_CORRECTION_ONE)
         ppm = ALQ_TIME_CORRECTION_ONE;

@@ -51,7 +51,7 @@ struct alq_time_window {
 
 /* Sums over the last seconds, older ones fading. Zero to begin with. */
 struct alq_time_sums {
-    uint64_t nvml_ns, others_ns, charged_ns;
+    uint64_t nvml_ns, charged_ns;
 };
 
 /*
@@ -59,10 +59,10 @@ struct alq_time_sums {
  * turns on a GPU, the library measures also the turns of the others; so it is below one there, and
  * one where the share is alone. Whole percents are too coarse for a second, so both are summed over
  * some, and each second goes half the way down. Up it goes at once, by the last second alone where
- * that says more even with NVML's rounding: what is too low lets the share pass its limit. It is
- * never lower than the turns of the others explain, as NVML shows them: a sample in which the share
- * is missing corrects nothing that nobody else used. Where NVML shows a percent now and then of a
- * share that is charged for much, it falls; where NVML shows nothing of it, it stays.
+ * that says more even with NVML's rounding: what is too low lets the share pass its limit. Where
+ * NVML shows a percent now and then of a share that is charged for much, it falls; where NVML shows
+ * nothing of it, it stays. A second in which NVML shows nothing of it and not enough of the others
+ * to explain what was charged is left out: the sample lacks the share.
  */
 uint32_t alq_correct_time(struct alq_time_sums *sums, uint32_t in_force_ppm,
                           const struct alq_time_window *window);

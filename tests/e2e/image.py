@@ -48,3 +48,7 @@ def load(command, path):
     with open(path, "rb") as archive:
         done = subprocess.run(command, shell=True, stdin=archive, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip() or done.stdout.strip()
+
+
+if __name__ == "__main__":
+    make(sys.argv[1], sys.argv[2:])

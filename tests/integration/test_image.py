@@ -23,8 +23,8 @@ import make as tool  # noqa: E402
 import root as contents  # noqa: E402
 
 MAKE = [sys.executable, REPO / "tools/image/make.py", "--build", BUILD]
-PROGRAMS = {"usr/local/sbin/aliquotd", "usr/local/libexec/aliquot/aliquotd-nvml", "usr/local/libexec/aliquot/aliquot-hook",
-            "usr/local/bin/aliquot"}
+PROGRAMS = {"usr/sbin/aliquotd", "usr/libexec/aliquot/aliquotd-nvml", "usr/libexec/aliquot/aliquot-hook",
+            "usr/bin/aliquot"}
 
 
 def setUpModule():
@@ -115,8 +115,8 @@ class Image(unittest.TestCase):
         self.assertEqual({(m.uid, m.gid, m.uname, m.mtime) for m in self.entries.values()}, {(0, 0, "", 1700000000)})
 
     def test_every_library_that_is_needed_is_there_and_no_other(self):
-        there = {pathlib.PurePath(n).name: n for n in self.entries if re.match(r"usr/lib\w*/", n) and not self.entries[n].isdir()}
-        names, todo = set(), [*PROGRAMS, "usr/local/libexec/aliquot/libvgpu.so", *(there[n] for n in contents.FOR_NVML)]
+        there = {pathlib.PurePath(n).name: n for n in self.entries if re.match(r"usr/lib(64)?/", n) and not self.entries[n].isdir()}
+        names, todo = set(), [*PROGRAMS, "usr/libexec/aliquot/libvgpu.so", *(there[n] for n in contents.FOR_NVML)]
         with tempfile.TemporaryDirectory() as folder:
             while todo:
                 path = pathlib.Path(folder, "elf")
@@ -238,7 +238,7 @@ class Inside(unittest.TestCase):
             raise unittest.SkipTest("a root of its own needs root and a mount namespace")
         cls.world = World(gpus=1)
         cls.addClassCleanup(cls.world.close)
-        cls.world.program = "/usr/local/sbin/aliquotd"
+        cls.world.program = "/usr/sbin/aliquotd"
         cls.root = pathlib.Path(tempfile.mkdtemp(prefix="alq-root-")) / "root"
         cls.addClassCleanup(shutil.rmtree, cls.root.parent)
         made, _ = contents.assemble(BUILD)
@@ -255,14 +255,14 @@ class Inside(unittest.TestCase):
         return subprocess.run(["unshare", "-m", self.wrapper, *command], capture_output=True, text=True, env={}, timeout=60, check=False)
 
     def test_tools_run(self):
-        for command in (["/usr/local/sbin/aliquotd", "--version"], ["/usr/local/bin/aliquot", "version"]):
+        for command in (["/usr/sbin/aliquotd", "--version"], ["/usr/bin/aliquot", "version"]):
             done = self.inside(*command)
             self.assertIn("aliquot", done.stdout, done.stderr)
         self.assertEqual(self.inside("/bin/sh", "-c", "true").returncode, 127)
 
     def test_claim_is_prepared_with_library_and_hook_installed_on_the_host_by_content(self):
         world = self.world
-        program = "/usr/local/libexec/aliquot"
+        program = "/usr/libexec/aliquot"
         world.start(prefix=["unshare", "-m", self.wrapper], library=f"{program}/libvgpu.so", hook=f"{program}/aliquot-hook")
         claim = world.claim("inside", [result(memory="4Gi")])
         peer = world.peer()

@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 
-PREFIX = "usr/local"
+PREFIX = "usr"
 PROGRAMS = {  # below the build directory: where in the image
     "src/daemon/aliquotd": f"{PREFIX}/sbin/aliquotd",
     "src/daemon/aliquotd-nvml": f"{PREFIX}/libexec/aliquot/aliquotd-nvml",

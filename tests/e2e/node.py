@@ -39,6 +39,8 @@ def setting(name, default=None):
 
 
 class Node:
+    kind = "process"
+
     def __init__(self):
         self.name = setting("NODE", socket.gethostname())
         self.kubelet_dir = pathlib.Path(setting("KUBELET_DIR", "/var/lib/kubelet"))
@@ -106,8 +108,9 @@ class Node:
     def start(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="alq-e2e-"))
         self.undo.append(lambda: shutil.rmtree(self.dir, ignore_errors=True))
-        self.run_dir = pathlib.Path(tmpfs_dir("alq-e2e-"))
-        self.undo.append(lambda: shutil.rmtree(self.run_dir, ignore_errors=True))
+        made = pathlib.Path(tmpfs_dir("alq-e2e-"))
+        self.undo.append(lambda: shutil.rmtree(made, ignore_errors=True))
+        self.run_dir = made / "aliquot"
         subprocess.run([BUILD / "sim/simctl", "install-root", "--config", REPO / "demo/gpus.json", self.dir / "driver"], check=True,
                        stdout=subprocess.DEVNULL)
         (self.dir / "sim").mkdir()
@@ -140,16 +143,19 @@ class Node:
         with open(os.open(self.daemon_kubeconfig, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
             json.dump(config, file)
 
-    def start_daemon(self):
-        """One more instance; its pod UID."""
-        uid = str(uuid.uuid4())
-        command = [BUILD / "src/daemon/aliquotd", "--config", self.dir / "aliquotd.yaml", "--node-name", self.name, "--pod-uid", uid,
+    def command(self, *more):
+        command = [BUILD / "src/daemon/aliquotd", "--config", self.dir / "aliquotd.yaml", "--node-name", self.name,
                    "--kubeconfig", self.daemon_kubeconfig, "--kubelet-plugins-dir", self.kubelet_dir / "plugins",
                    "--kubelet-registry-dir", self.kubelet_dir / "plugins_registry", "--cdi-dir", self.cdi_dir,
                    "--state-dir", self.dir / "state", "--run-dir", self.run_dir, "--driver-root", self.dir / "driver",
-                   "--library", BUILD / "src/vgpu/libvgpu.so", "--host-lib-dir", self.dir / "lib", "--metrics-address", "127.0.0.1:0"]
+                   "--library", BUILD / "src/vgpu/libvgpu.so", "--host-lib-dir", self.dir / "lib", "--metrics-address", "127.0.0.1:0", *more]
+        return list(map(str, command))
+
+    def start_daemon(self):
+        """One more instance; its pod UID."""
+        uid = str(uuid.uuid4())
         with open(self.dir / f"aliquotd-{uid}.log", "ab") as log:
-            self.daemons[uid] = subprocess.Popen(list(map(str, command)), stderr=log,
+            self.daemons[uid] = subprocess.Popen(self.command("--pod-uid", uid), stderr=log,
                                                  env=dict(os.environ, SIMGPU_SOCKET=str(self.dir / "sim/simgpud.sock")))
         return uid
 
@@ -163,6 +169,40 @@ class Node:
             process.kill()
             process.wait()
             return None
+
+    def killed(self, uid):
+        """Kills the instance; the one after it."""
+        self.stop_daemon(uid, signal.SIGKILL)
+        return self.start_daemon()
+
+    def updated(self, uid, meanwhile):
+        """The instance that takes the place of uid; meanwhile() is called while both are there."""
+        newer = self.start_daemon()
+        self.wait_for("the newer instance to have the state",
+                      lambda: "taking over the node's state" in self.said(newer) or "asking the instance" in self.said(newer))
+        meanwhile()
+        status = self.stop_daemon(uid)
+        if status != 0:
+            raise Failure(f"the older instance ended with status {status}")
+        return newer
+
+    def restarted(self, uid):
+        self.stop_daemon(uid)
+        return self.start_daemon()
+
+    def uninstall(self):
+        """What it said; nothing of Aliquot is to be on the host then."""
+        self.stop_daemons()
+        done = subprocess.run([*self.command(), "--uninstall"], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise Failure(f"aliquotd --uninstall: {done.stderr}")
+        return done.stderr
+
+    def listing(self):
+        """What is on the host of Aliquot's directories, and in those of the kubelet and the runtime."""
+        own = [top for top in (self.dir / "state", self.dir / "lib", self.run_dir) if top.exists()]
+        others = [top for top in (self.cdi_dir, self.kubelet_dir / "plugins", self.kubelet_dir / "plugins_registry") if top.exists()]
+        return {str(p) for p in own} | {str(p) for top in own + others for p in top.rglob("*")}
 
     def said(self, uid):
         return (self.dir / f"aliquotd-{uid}.log").read_text(errors="replace")

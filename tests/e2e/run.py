@@ -34,6 +34,7 @@ class Checks:
     def __init__(self, node):
         self.node = node
         self.daemon = None  # pod UID of the instance that should have the state
+        self.before = None  # what was on the host
 
     # ---- pods
 
@@ -104,6 +105,7 @@ class Checks:
     # ---- checks, in this order
 
     def gpus_are_published(self):
+        self.before = self.node.listing()
         self.daemon = self.node.start_daemon()
         self.node.wait_for("two GPUs in ResourceSlices", lambda: len(self.published()) == 2)
         self.node.kubectl("apply", "-f", REPO / "demo/manifests/00-deviceclass.yaml")
@@ -144,8 +146,7 @@ class Checks:
         self.node.wait_for("the share to be full", lambda: 4 * GiB - 512 < Share(usage.read_bytes()).total <= 4 * GiB)
 
     def pods_outlive_a_killed_daemon(self):
-        self.node.stop_daemon(self.daemon, signal.SIGKILL)
-        self.daemon = self.node.start_daemon()
+        self.daemon = self.node.killed(self.daemon)
         self.apply_objects(self.claim("after-kill", "10", "1Gi"), self.pod("after-kill", "after-kill", HOLD))
         self.runs("after-kill", GiB)
         if self.phase("held") != "Running":
@@ -153,15 +154,11 @@ class Checks:
         self.remove("after-kill")
 
     def rolling_update_has_no_gap(self):
-        newer = self.node.start_daemon()
-        self.node.wait_for("the newer instance to have the state",
-                           lambda: "taking over the node's state" in self.node.said(newer) or "asking the instance" in self.node.said(newer))
-        self.apply_objects(self.claim("rolling", "10", "1Gi"), self.pod("rolling", "rolling", HOLD))
-        status = self.node.stop_daemon(self.daemon)
-        self.daemon = newer
-        if status != 0:
-            raise Failure(f"the older instance ended with status {status}")
+        self.daemon = self.node.updated(self.daemon, lambda: self.apply_objects(
+            self.claim("rolling", "10", "1Gi"), self.pod("rolling", "rolling", HOLD)))
         self.runs("rolling", GiB)
+        if self.phase("held") != "Running":
+            raise Failure("the pod that ran has not outlived the update")
         self.remove("rolling")
 
     def kubelet_restart_is_survived(self):
@@ -213,8 +210,7 @@ class Checks:
             raise Skip("set E2E_GATE_OFF and E2E_GATE_ON to commands that switch DRAConsumableCapacity and return when the API server is back")
         subprocess.run(off, shell=True, check=True, timeout=300)
         try:
-            self.node.stop_daemon(self.daemon)
-            self.daemon = self.node.start_daemon()
+            self.daemon = self.node.restarted(self.daemon)
             self.node.wait_for("two GPUs", lambda: len(self.published()) == 2)
             whole = self.claim("whole", None, None)
             del whole["spec"]["devices"]["requests"][0]["exactly"]["capacity"]
@@ -224,13 +220,20 @@ class Checks:
         finally:
             subprocess.run(on, shell=True, check=True, timeout=300)
 
-    def daemon_set(self):
-        raise Skip("there is no container image of aliquotd yet (make image); the daemon ran as a process of the host")
+    def uninstall_leaves_nothing(self):
+        self.remove()
+        if self.node.listing() == self.before:
+            raise Failure("nothing was on the host before it was uninstalled")
+        self.node.uninstall()
+        left = self.node.listing() - self.before
+        if left:
+            raise Failure(f"on the host there is still: {', '.join(sorted(left))}")
 
 
 CHECKS = ["gpus_are_published", "demo_manifests_hold_their_shares", "hami_forms_work_unchanged", "limit_is_held",
           "pods_outlive_a_killed_daemon", "rolling_update_has_no_gap", "kubelet_restart_is_survived", "delete_and_apply_again_at_once",
-          "grace_period_zero_gives_the_room_back", "limits_change_while_pods_run", "gate_off", "daemon_set"]
+          "grace_period_zero_gives_the_room_back", "limits_change_while_pods_run", "gate_off",
+          "uninstall_leaves_nothing"]
 NEEDED = {"gpus_are_published"}  # without it nothing else makes sense
 
 
@@ -270,10 +273,18 @@ def run(checks):
 
 
 def main():
-    node = Node()
+    kind = setting("INSTALL", "process")
+    if kind not in ("process", "chart"):
+        print(f"e2e: E2E_INSTALL: {kind} is neither process nor chart")
+        return 1
+    if kind == "chart":
+        from chart import ChartNode  # its needs are its own
+        node = ChartNode()
+    else:
+        node = Node()
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))
     try:
-        print(f"e2e: Kubernetes {node.check()}, node {node.name}", flush=True)
+        print(f"e2e: Kubernetes {node.check()}, node {node.name}, Aliquot as {'image and chart' if kind == 'chart' else 'a process'}", flush=True)
         node.start()
         load_image(node)
     except Unusable as e:

@@ -81,9 +81,6 @@ class ChartNode(Node):
     def install(self):
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
         self.objects_made = render(self.values, self.version)
-        for obj in self.objects_made:  # helm does this when it installs
-            if obj["kind"] in ("ServiceAccount", "ConfigMap", "DaemonSet", "NetworkPolicy"):
-                obj["metadata"]["namespace"] = SPACE
         self.apply([namespace])
         self.apply(self.objects_made)
 

@@ -177,10 +177,12 @@ class Cluster(unittest.TestCase):
         spec = daemon_set["spec"]["template"]["spec"]
         paths = {v["name"]: v["hostPath"]["path"] for v in spec["volumes"]}
         helped = subprocess.run([BUILD / "src/daemon/aliquotd", "--help"], capture_output=True, text=True, check=True).stdout
+        version = subprocess.run([BUILD / "src/daemon/aliquotd", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
         kept = [re.search(rf"--{flag} .*?\[(\S+)\]", helped)[1] for flag in
                 ("kubelet-plugins-dir", "kubelet-registry-dir", "cdi-dir", "state-dir", "run-dir", "host-lib-dir")]
         for container in (*spec["initContainers"], *spec["containers"]):
             self.assertTrue(container["args"][0].startswith("--uninstall"))
+            self.assertEqual(container["image"], f"aliquot:{version}")
             mounted = [m["mountPath"] for m in container["volumeMounts"]]
             self.assertEqual(mounted, [paths[m["name"]] for m in container["volumeMounts"]])
             for path in kept:  # /var/run leads to /run, in the image as on the host

@@ -165,7 +165,7 @@ static void correct_time_leaves_out_seconds_in_which_the_share_is_missing(void *
     /* 60 percent beside 20, and NVML shows it in every second sample only */
     for (int i = 0; i < 40; i++) {
         ppm = second(&sums, ppm, i % 2 ? 0 : 60, 20, 60);
-        assert_in_range(ppm, 999900, 1000000);
+        assert_in_range(ppm, 998000, 1000000); /* ratio_ppm rounds to a 600th here */
     }
 }
 

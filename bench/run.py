@@ -32,7 +32,7 @@ BOUNDS = {
     "hook.worst_ns.1000000": 100000, "hook.view_ns": 50, "init.added_us.1": 1000, "init.added_us.64": 1000,
     "init.added_us.true": 150, "library.rss_kib": 1024,
     "daemon.rss_kib": 16384, "daemon.start_to_registered_ms": 100, "daemon.prepare_us.p50": 1000,
-    "daemon.get_info_ms.worst": 100, "daemon.idle_requests_per_hour": 0,
+    "daemon.get_info_ms.worst": 100, "daemon.idle_requests_per_hour": 0, "image.unpacked_mib": 40,
 }
 
 

@@ -133,13 +133,10 @@ static int remove_all(const struct alq_config *cfg, const char *plugin_dir, stru
     const char *const specs[] = {spec, part, NULL};
     static const char *const run[] = {"shares", "aliquotd.sock", NULL};
     static const char *const locks[] = {"aliquotd.lock", "aliquotd.next", NULL};
-    static const char *const state[] = {"claims",
-                                        "devices.json*",
-                                        ".devices.json.tmp-*",
-                                        "faults.json*",
-                                        ".faults.json.tmp-*",
-                                        "lock",
-                                        NULL};
+    static const char *const state[] = {"claims",        "made",
+                                        "devices.json*", ".devices.json.tmp-*",
+                                        "faults.json*",  ".faults.json.tmp-*",
+                                        "lock",          NULL};
     if (!spec || !part)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     alq_sockets_sweep(cfg);

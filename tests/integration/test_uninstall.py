@@ -107,7 +107,8 @@ class Uninstall(Host):
         self.assertEqual(rc, 1)
         self.assertIn("1 claims are prepared", said)
         os.unlink(self.world.path("state", "claims", "0.record.bad.1"))
-        for name in (f"cdi/k8s.{DRIVER}-claim_left.json", "cdi/.k8s.x.json.tmp-1-1", "lib/.libvgpu-x.so.tmp-1-1", "state/devices.json.bad"):
+        for name in (f"cdi/k8s.{DRIVER}-claim_left.json", "cdi/.k8s.x.json.tmp-1-1", "lib/.libvgpu-x.so.tmp-1-1", "state/devices.json.bad",
+                     "state/made"):  # made: by aliquotd --standalone
             pathlib.Path(self.world.path(name)).write_text("left by one that was killed")
         rc, said = self.uninstall()
         self.assertEqual(rc, 0, said)

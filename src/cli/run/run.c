@@ -234,8 +234,10 @@ static int set_visible(const struct run *r, struct alq_err *err)
     size_t i;
     const json_t *device;
     json_array_foreach (json_object_get(r->claim, "devices"), i, device) {
-        char *longer = alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "",
-                                      alq_json_str(device, "gpu"));
+        const char *gpu = alq_json_str(device, "gpu");
+        if (!gpu || (visible && strstr(visible, gpu)))
+            continue; /* two shares of one GPU */
+        char *longer = alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "", gpu);
         free(visible);
         visible = longer;
     }

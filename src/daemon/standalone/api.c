@@ -17,8 +17,7 @@
 #include "base/json.h"
 #include "daemon/cdi/cdi.h"
 #include "daemon/prepare/prepare.h"
-#include "daemon/standalone/life.h"
-#include "daemon/standalone/place.h"
+#include "daemon/standalone/make.h"
 #include "daemon/standalone/want.h"
 #include "daemon/state/claim_spec.h"
 #include "daemon/yaml.h"
@@ -27,21 +26,6 @@
 #define CLAIM_PATH CLAIMS_PATH "/"
 #define RUNS_PATH "/v1/standalone/runs"
 #define NAMES_PATH "/v1/standalone/names"
-#define CLAIMS_OF_USER_MAX 64u
-
-static const struct alq_gpu_list *need_gpus(const struct alq_standalone *s, struct alq_err *err)
-{
-    if (!s->prepare) {
-        alq_err_set(err, ALQ_EAGAIN, "aliquotd is starting; try again");
-        return NULL;
-    }
-    const struct alq_gpu_list *gpus = alq_prepare_gpus(s->prepare, err);
-    if (err->code)
-        return NULL;
-    if (!gpus->count)
-        alq_err_set(err, ALQ_ENOENT, "no GPU is offered on this machine; see aliquot doctor");
-    return gpus->count ? gpus : NULL;
-}
 
 /* ---- answers ----------------------------------------------------------------------------------
  */
@@ -107,82 +91,26 @@ static json_t *list_claims(const struct alq_standalone *s, const char *only)
     return l.list;
 }
 
-/* ---- making -----------------------------------------------------------------------------------
- */
-
-static int check_rights(const struct alq_standalone *s, const struct alq_http_peer *peer,
-                        const json_t *document, struct alq_err *err)
-{
-    if (peer->is_admin)
-        return 0;
-    if (alq_want_is_admin(document))
-        return alq_err_set(err, ALQ_EACCES, "adminAccess is for root: it has no limits");
-    if (alq_locals_count_of(&s->locals, peer->uid) >= CLAIMS_OF_USER_MAX)
-        return alq_err_set(err, ALQ_EBUSY,
-                           "a user may have %u claims; delete some (aliquot claim list)",
-                           CLAIMS_OF_USER_MAX);
-    return 0;
-}
-
-/* A claim of the peer's with its allocation, in the table. */
-static struct alq_local *make(struct alq_standalone *s, const struct alq_http_peer *peer,
-                              const json_t *document, const char *name, json_t *classes,
-                              struct alq_err *err)
-{
-    struct alq_claim_id id = {0};
-    const struct alq_gpu_list *gpus = need_gpus(s, err);
-    if (!gpus || check_rights(s, peer, document, err))
-        return NULL;
-    alq_local_namespace(peer->uid, id.namespace_, sizeof(id.namespace_));
-    snprintf(id.name, sizeof(id.name), "%s", name);
-    if (alq_want_uid(id.uid, sizeof(id.uid))) {
-        alq_err_set(err, ALQ_EIO, "no random bytes for a uid");
-        return NULL;
-    }
-    alq_auto_json json_t *object = alq_want_object(document, &id);
-    if (!object) {
-        alq_err_set(err, ALQ_ENOMEM, "out of memory");
-        return NULL;
-    }
-    if (alq_place(&s->locals, gpus, classes, object, err))
-        return NULL;
-    struct alq_local *local = alq_locals_add(&s->locals, &id, peer->uid, alq_steal(&object));
-    if (!local)
-        alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    return local;
-}
-
 /* ---- claims of files --------------------------------------------------------------------------
  */
 
-/* A request with several documents: answered when all are done. */
+/* A request with several documents, one after the other. */
 struct batch {
     struct alq_standalone *of;
     struct alq_http_call *call;
     struct alq_http_peer peer;
     json_t *documents, *classes, *results;
-    unsigned open;
+    size_t at;      /* the next document */
+    int is_running; /* batch_run is in the stack */
+    int is_waiting; /* for on_made */
 };
 
-struct batch_item {
-    struct batch *batch;
-    size_t at; /* in results */
-};
+static void batch_run(struct batch *b);
 
-static void batch_put(struct batch *b)
+/* About the last document. */
+static void tell(struct batch *b, const char *outcome, const char *why)
 {
-    if (--b->open)
-        return;
-    alq_admin_answer(b->call, 200, json_pack("{s:O}", "results", b->results));
-    json_decref(b->documents);
-    json_decref(b->classes);
-    json_decref(b->results);
-    free(b);
-}
-
-static void tell(struct batch *b, size_t at, const char *outcome, const char *why)
-{
-    json_t *result = json_array_get(b->results, at);
+    json_t *result = json_array_get(b->results, b->at - 1);
     json_object_set_new(result, "result", json_string(outcome));
     if (why)
         json_object_set_new(result, !strcmp(outcome, "failed") ? "error" : "note",
@@ -192,14 +120,14 @@ static void tell(struct batch *b, size_t at, const char *outcome, const char *wh
 static void on_made(void *arg, struct alq_local *local, const struct alq_claim_spec *spec,
                     const struct alq_err *err)
 {
-    struct batch_item *item = arg;
-    struct batch *b = item->batch;
-    tell(b, item->at, err ? "failed" : "created", err ? err->text : NULL);
+    struct batch *b = arg;
+    tell(b, err ? "failed" : "created", err ? err->text : NULL);
     if (!err)
-        json_object_set_new(json_array_get(b->results, item->at), "claim",
+        json_object_set_new(json_array_get(b->results, b->at - 1), "claim",
                             claim_json(b->of, local, spec));
-    free(item);
-    batch_put(b);
+    b->is_waiting = 0;
+    if (!b->is_running)
+        batch_run(b);
 }
 
 static int is_same_spec(const struct alq_local *local, const json_t *document)
@@ -207,7 +135,7 @@ static int is_same_spec(const struct alq_local *local, const json_t *document)
     return json_equal(json_object_get(local->object, "spec"), json_object_get(document, "spec"));
 }
 
-static int apply_claim(struct batch *b, size_t at, const json_t *document, struct alq_err *err)
+static int apply_claim(struct batch *b, json_t *document, struct alq_err *err)
 {
     const char *name = NULL;
     char namespace_[64];
@@ -222,25 +150,24 @@ static int apply_claim(struct batch *b, size_t at, const json_t *document, struc
                            "change its limits with aliquot set");
     if (had) {
         alq_auto_json json_t *list = list_claims(b->of, had->id.uid);
-        json_object_set(json_array_get(b->results, at), "claim", json_array_get(list, 0));
-        tell(b, at, "unchanged", NULL);
+        json_object_set(json_array_get(b->results, b->at - 1), "claim", json_array_get(list, 0));
+        tell(b, "unchanged", NULL);
         return 0;
     }
-    struct batch_item *item = malloc(sizeof(*item));
-    struct alq_local *local = item ? make(b->of, &b->peer, document, name, b->classes, err) : NULL;
-    if (!local) {
-        free(item);
-        return item ? err->code : alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    }
-    *item = (struct batch_item){b, at};
-    b->open++;
-    alq_life_begin(b->of, local, -1, on_made, item);
+    const struct alq_make what = {.owner = b->peer.uid,
+                                  .is_admin = b->peer.is_admin,
+                                  .name = name,
+                                  .document = document,
+                                  .classes = b->classes,
+                                  .process_fd = -1};
+    b->is_waiting = 1;
+    alq_make(b->of, &what, on_made, b);
     return 0;
 }
 
-static void apply(struct batch *b, size_t at)
+static void apply_next(struct batch *b)
 {
-    const json_t *document = json_array_get(b->documents, at);
+    json_t *document = json_array_get(b->documents, b->at++);
     enum alq_want kind = ALQ_WANT_NOTHING;
     const char *why = NULL, *name = alq_json_str(document, "metadata.name"),
                *kind_name = alq_json_str(document, "kind");
@@ -249,11 +176,26 @@ static void apply(struct batch *b, size_t at)
                                                 "name", name ? name : ""));
     int rc = alq_want_kind(document, &kind, &why, &err);
     if (!rc && kind == ALQ_WANT_CLAIM)
-        rc = apply_claim(b, at, document, &err);
+        rc = apply_claim(b, document, &err);
     else if (!rc)
-        tell(b, at, kind == ALQ_WANT_CLASS ? "used" : "left out", why);
+        tell(b, kind == ALQ_WANT_CLASS ? "used" : "left out", why);
     if (rc)
-        tell(b, at, "failed", err.text);
+        tell(b, "failed", err.text);
+}
+
+static void batch_run(struct batch *b)
+{
+    b->is_running = 1;
+    while (!b->is_waiting && b->at < json_array_size(b->documents))
+        apply_next(b);
+    b->is_running = 0;
+    if (b->is_waiting)
+        return;
+    alq_admin_answer(b->call, 200, json_pack("{s:O}", "results", b->results));
+    json_decref(b->documents);
+    json_decref(b->classes);
+    json_decref(b->results);
+    free(b);
 }
 
 /* Classes count for all claims of the request, wherever they stand. */
@@ -292,11 +234,8 @@ static void on_apply(struct alq_standalone *s, struct alq_http_call *call,
                         .peer = *request->peer,
                         .classes = classes_of(documents),
                         .documents = alq_steal(&documents),
-                        .results = json_array(),
-                        .open = 1};
-    for (size_t i = 0; i < json_array_size(b->documents); i++)
-        apply(b, i);
-    batch_put(b);
+                        .results = json_array()};
+    batch_run(b);
 }
 
 /* Which claims a file holds: nothing is done with them. */
@@ -411,29 +350,31 @@ static int begin_run(struct alq_standalone *s, struct alq_http_call *call,
                      const struct alq_http_request *request, struct alq_err *err)
 {
     alq_auto_json json_t *body = NULL, *document = NULL;
-    struct alq_process process = {0};
-    alq_auto_close int fd = -1;
-    char name[32];
-    const struct alq_gpu_list *gpus = need_gpus(s, err);
+    char name[48];
+    struct alq_make what = {
+        .owner = request->peer->uid, .is_admin = request->peer->is_admin, .name = name};
+    const struct alq_gpu_list *gpus = alq_make_gpus(s, err);
     if (!gpus)
         return err->code;
     int rc = alq_json_parse(request->body, request->body_bytes, "the request", &body, err);
     if (!rc)
         rc = alq_want_run(body, s->parts.cfg, gpus, &document, err);
+    struct run *run = rc ? NULL : malloc(sizeof(*run));
+    if (!rc && !run)
+        rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (!rc)
-        rc = alq_process_of_peer(request->peer->fd, request->peer->pid, &process, &fd, err);
-    if (rc)
-        return rc;
-    snprintf(name, sizeof(name), "run-%d", (int)process.pid);
-    struct run *run = malloc(sizeof(*run));
-    struct alq_local *local = run ? make(s, request->peer, document, name, NULL, err) : NULL;
-    if (!local) {
+        rc = alq_process_of_peer(request->peer->fd, request->peer->pid, &what.process,
+                                 &what.process_fd, err);
+    if (rc) {
         free(run);
-        return run ? err->code : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+        return rc;
     }
     *run = (struct run){s, call};
-    local->process = process;
-    alq_life_begin(s, local, alq_steal_fd(&fd), on_run_made, run);
+    /* A number alone is used again, perhaps while what an earlier one has left still runs. */
+    snprintf(name, sizeof(name), "run-%d-%llx", (int)what.process.pid,
+             (unsigned long long)what.process.start_ticks);
+    what.document = document;
+    alq_make(s, &what, on_run_made, run);
     return 0;
 }
 
@@ -475,6 +416,7 @@ struct alq_standalone *alq_standalone_new(const struct alq_standalone_parts *par
     }
     s->parts = *parts;
     alq_locals_init(&s->locals, parts->cfg, parts->base);
+    alq_placer_init(&s->placer, &s->locals, parts->work, alq_make_gpus, s);
     int rc = check_alone(parts->cfg, err);
     if (!rc)
         rc = alq_locals_load(&s->locals, err);

@@ -8,11 +8,13 @@
 #define ALQ_DAEMON_STANDALONE_LIFE_H
 
 #include "daemon/standalone/claims.h"
+#include "daemon/standalone/place.h"
 #include "daemon/standalone/standalone.h"
 
 struct alq_standalone {
     struct alq_standalone_parts parts;
     struct alq_locals locals;
+    struct alq_placer placer;
     struct alq_prepare *prepare; /* NULL while the state is not open */
 };
 

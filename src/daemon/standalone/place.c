@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation of local claims, see place.h. */
+/*
+ * Placements, see place.h. The worker has the input for itself, but for the objects of the claims
+ * that are there, which nobody changes.
+ */
 #include "daemon/standalone/place.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -10,9 +14,25 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "daemon/kube/slice.h"
+#include "daemon/standalone/claims.h"
 #include "daemon/standalone/want.h"
 
 #define SERVER_MINOR 36 /* whose rules hold, see alloc.h */
+
+struct alq_placing {
+    struct alq_job job; /* first */
+    STAILQ_ENTRY(alq_placing) link;
+    struct alq_placer *of;
+    json_t *object, *classes;
+    json_t *claims, *all_classes, *slices, *taken, *node; /* the input, while it runs */
+    struct alq_err undescribed; /* code set: a GPU that cannot be offered, and why */
+    struct alq_err err;
+    alq_place_cb cb;
+    void *arg;
+};
+
+/* ---- input ------------------------------------------------------------------------------------
+ */
 
 static json_t *slices_of(const struct alq_config *cfg, const struct alq_gpu_list *gpus,
                          struct alq_err *err)
@@ -55,6 +75,25 @@ static json_t *with_own_class(const struct alq_config *cfg, const json_t *classe
     return all;
 }
 
+static int gather(struct alq_placing *p)
+{
+    const struct alq_config *cfg = p->of->locals->cfg;
+    const struct alq_gpu_list *gpus = p->of->gpus(p->of->gpus_arg, &p->err);
+    if (!gpus)
+        return p->err.code;
+    p->slices = slices_of(cfg, gpus, &p->undescribed);
+    p->taken = allocated(p->of->locals);
+    p->all_classes = with_own_class(cfg, p->classes);
+    p->claims = json_pack("[O]", p->object);
+    p->node = json_pack("{s:{s:s}}", "metadata", "name", cfg->node_name);
+    if (p->slices && p->taken && p->all_classes && p->claims && p->node)
+        return 0;
+    return alq_err_set(&p->err, ALQ_ENOMEM, "out of memory");
+}
+
+/* ---- search -----------------------------------------------------------------------------------
+ */
+
 static const char *now(char *text, size_t size)
 {
     time_t seconds = time(NULL);
@@ -64,34 +103,99 @@ static const char *now(char *text, size_t size)
     return text;
 }
 
-int alq_place(const struct alq_locals *locals, const struct alq_gpu_list *gpus, json_t *classes,
-              json_t *object, struct alq_err *err)
+static void place_run(struct alq_job *job)
 {
-    const struct alq_config *cfg = locals->cfg;
-    struct alq_err why = ALQ_ERR_INIT;
+    struct alq_placing *p = (struct alq_placing *)job;
     char stamp[32];
-    alq_auto_json json_t *slices = slices_of(cfg, gpus, &why), *taken = allocated(locals);
-    alq_auto_json json_t *all = with_own_class(cfg, classes), *claims = json_pack("[O]", object);
-    alq_auto_json json_t *node = json_pack("{s:{s:s}}", "metadata", "name", cfg->node_name);
     alq_auto_json json_t *found = NULL;
     alq_auto_free char *reason = NULL;
-    const struct alq_alloc_input input = {.claims = claims,
-                                          .classes = all,
-                                          .slices = slices,
-                                          .allocated = taken,
-                                          .node = node,
+    const struct alq_alloc_input input = {.claims = p->claims,
+                                          .classes = p->all_classes,
+                                          .slices = p->slices,
+                                          .allocated = p->taken,
+                                          .node = p->node,
                                           .now = now(stamp, sizeof(stamp)),
                                           .server_minor = SERVER_MINOR};
-    if (!slices || !taken || !all || !claims || !node)
-        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
-    int rc = alq_alloc(&input, &found, &reason, err);
-    if (rc)
-        return rc;
-    if (reason)
-        return alq_err_set(err, ALQ_EBUSY, "%s%s%s; aliquot shares shows what is in use", reason,
-                           why.code ? "; " : "", why.text);
-    json_t *allocation = json_object_get(found, alq_json_str(object, "metadata.uid"));
-    return json_object_set_new(object, "status", json_pack("{s:O}", "allocation", allocation))
-               ? alq_err_set(err, ALQ_ENOMEM, "out of memory")
-               : 0;
+    if (alq_alloc(&input, &found, &reason, &p->err))
+        return;
+    if (reason) {
+        alq_err_set(&p->err, ALQ_EBUSY, "%s%s%s; aliquot shares shows what is in use", reason,
+                    p->undescribed.code ? "; " : "", p->undescribed.text);
+        return;
+    }
+    json_t *allocation = json_object_get(found, alq_json_str(p->object, "metadata.uid"));
+    if (json_object_set_new(p->object, "status", json_pack("{s:O}", "allocation", allocation)))
+        alq_err_set(&p->err, ALQ_ENOMEM, "out of memory");
+}
+
+/* ---- line -------------------------------------------------------------------------------------
+ */
+
+static void start(struct alq_placer *placer);
+
+static void placing_end(struct alq_placing *p)
+{
+    json_decref(p->claims);
+    json_decref(p->all_classes);
+    json_decref(p->slices);
+    json_decref(p->taken);
+    json_decref(p->node);
+    p->cb(p->arg, p->object, p->err.code ? &p->err : NULL);
+    json_decref(p->object);
+    json_decref(p->classes);
+    free(p);
+}
+
+static void place_done(struct alq_job *job)
+{
+    struct alq_placing *p = (struct alq_placing *)job;
+    struct alq_placer *placer = p->of;
+    STAILQ_REMOVE_HEAD(&placer->line, link);
+    placing_end(p);
+    start(placer);
+}
+
+/* The head of the line; those that cannot even begin go at once. */
+static void start(struct alq_placer *placer)
+{
+    for (struct alq_placing *p; (p = STAILQ_FIRST(&placer->line));) {
+        if (p->job.run)
+            return; /* it runs */
+        p->job = (struct alq_job){.run = place_run, .done = place_done};
+        if (!gather(p)) {
+            alq_work_submit(placer->work, &p->job);
+            return;
+        }
+        STAILQ_REMOVE_HEAD(&placer->line, link);
+        placing_end(p);
+    }
+}
+
+void alq_placer_init(struct alq_placer *placer, const struct alq_locals *locals,
+                     struct alq_work *work,
+                     const struct alq_gpu_list *(*gpus)(void *arg, struct alq_err *err),
+                     void *gpus_arg)
+{
+    *placer =
+        (struct alq_placer){.locals = locals, .work = work, .gpus = gpus, .gpus_arg = gpus_arg};
+    STAILQ_INIT(&placer->line);
+}
+
+void alq_place(struct alq_placer *placer, json_t *object, json_t *classes, alq_place_cb cb,
+               void *arg)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_placing *p = calloc(1, sizeof(*p));
+    if (!p) {
+        alq_err_set(&err, ALQ_ENOMEM, "out of memory");
+        cb(arg, object, &err);
+        return;
+    }
+    p->of = placer;
+    p->object = json_incref(object);
+    p->classes = json_incref(classes);
+    p->cb = cb;
+    p->arg = arg;
+    STAILQ_INSERT_TAIL(&placer->line, p, link);
+    start(placer);
 }

@@ -156,14 +156,43 @@ class Tool(unittest.TestCase):
         self.addCleanup(there.close)
         there.write("/nonexistent/other.so")
         there.flush()
-        inner = f"touch /etc/ld.so.preload 2>/dev/null; mount --bind {there.name} /etc/ld.so.preload && " \
-                f"exec {TOOL} run --gpu 0 --memory 4Gi -q -- cat /etc/ld.so.preload"
-        overlay = "d=$(mktemp -d) && mount -t tmpfs x $d && mkdir $d/u $d/w && mount -t overlay o /etc -o lowerdir=/etc,upperdir=$d/u,workdir=$d/w && rmdir $d 2>/dev/null; "
-        done = subprocess.run(["unshare", "-m", "sh", "-c", overlay + inner], capture_output=True, text=True, check=False, timeout=30,
-                              env=self.world.environment())
-        if "mount:" in done.stderr:
-            self.skipTest(f"no overlay on /etc here: {done.stderr.strip()}")
-        self.assertEqual(done.stdout, f"/nonexistent/other.so\n{(BUILD / 'src/vgpu/libvgpu.so').resolve()}\n", done.stderr)
+        layer = self.world.path("layer")
+        setup = f"mkdir {layer}; mount -t tmpfs x {layer}; mkdir {layer}/u {layer}/w; " \
+                f"mount -t overlay o /etc -o lowerdir=/etc,upperdir={layer}/u,workdir={layer}/w; cp {there.name} /etc/ld.so.preload"
+        out, err = self.elsewhere(setup, "cat", "/etc/ld.so.preload")
+        if "mount:" in err:
+            self.skipTest(f"no overlay on /etc here: {err.strip()}")
+        self.assertEqual(out, f"/nonexistent/other.so\n{(BUILD / 'src/vgpu/libvgpu.so').resolve()}\n", err)
+
+    def elsewhere(self, setup, *program, user=None):
+        """aliquot run in a mount namespace that was made up before: (stdout, stderr)."""
+        run = " ".join(self.world.by(user, [TOOL, "run", "--gpu", "0", "--memory", "4Gi", "-q", "--", *program]))
+        done = subprocess.run(["unshare", "-m", "sh", "-c", f"set -e; {setup}; exec {run}"], capture_output=True, text=True, check=False,
+                              timeout=30, env=self.world.environment())
+        return done.stdout, done.stderr
+
+    def test_run_where_etc_cannot_be_an_overlay(self):
+        """As in a container, whose /etc has files mounted in it that its users cannot take away."""
+        setup = f"echo 1.2.3.4 other >{self.world.path('hosts')}; mount --bind {self.world.path('hosts')} /etc/hosts"
+        for user in None, ALICE:
+            out, err = self.elsewhere(setup, "cat", "/etc/ld.so.preload", "/etc/passwd", "/etc/alternatives/README", "/etc/hosts", user=user)
+            self.assertIn("libvgpu.so\n", out.split("root:")[0], err)
+            if user:
+                self.assertTrue(out.endswith("1.2.3.4 other\n"), "a copy has what is mounted in it")
+
+    def test_run_where_the_host_has_the_directory_of_shares(self):
+        setup = "mount -t tmpfs run /run; mkdir -p /run/aliquot/shares/foreign-0 /run/other"
+        for user in None, ALICE:
+            out, err = self.elsewhere(setup, "ls", "/run", "/run/aliquot/shares", user=user)
+            self.assertRegex(out, r"^/run:\naliquot\nother\n\n/run/aliquot/shares:\n[0-9a-f-]{36}-0\n$", err)
+
+    def test_run_closes_the_nodes_of_other_gpus(self):
+        nodes = "null zero nvidia0 nvidia1 nvidiactl"
+        setup = f"mount -t tmpfs dev /mnt; mkdir /mnt/shm; mount --rbind /dev/shm /mnt/shm; mount --rbind /mnt /dev; " \
+                f"for n in {nodes}; do mknod -m 666 /dev/$n c 1 3; done"
+        for user in None, ALICE:
+            out, err = self.elsewhere(setup, "sh", "-c", f"'for n in {nodes}; do (: </dev/$n) 2>/dev/null && echo $n; done; true'", user=user)
+            self.assertEqual(out.split(), ["null", "zero", "nvidia0", "nvidiactl"], err)
 
     # ---- run: as if it had been started without us
 

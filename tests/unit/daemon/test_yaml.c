@@ -128,6 +128,52 @@ static void parse_of_a_large_file_takes_no_time(void **state)
     free(text);
 }
 
+static void parse_of_a_stream_gives_its_documents(void **state)
+{
+    static const char *const rows[][2] = {
+        {"a: 1\n---\nb: 2\n", "[{\"a\":1},{\"b\":2}]"},
+        {"---\n# nothing\n---\na: 1\n---\n---\n", "[{\"a\":1}]"},
+        {"a: 1\n...\n---\n- 2\n", "[{\"a\":1},[2]]"},
+        {"{\"a\": 1}", "[{\"a\":1}]"},
+        {"", "[]"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_auto_json json_t *value = NULL;
+        if (alq_yaml_parse_all(rows[i][0], strlen(rows[i][0]), "test", &value, &err))
+            fail_msg("%s: %s", rows[i][0], err.text);
+        alq_auto_free char *text = alq_json_dump(value);
+        assert_string_equal(text, rows[i][1]);
+    }
+}
+
+static void parse_of_a_stream_with_a_mistake_names_its_place(void **state)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    json_t *value = NULL;
+    (void)state;
+    assert_int_equal(alq_yaml_parse_all("a: 1\n---\nb: [\n", 14, "test", &value, &err), ALQ_EINVAL);
+    assert_null(value);
+    assert_non_null(strstr(err.text, "line"));
+}
+
+/* Each within its limit, all together not. */
+static void parse_of_a_stream_of_aliases_is_bounded(void **state)
+{
+    static const char one[] =
+        "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+        "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c]\n---\n";
+    char text[20 * sizeof(one)] = "";
+    struct alq_err err = ALQ_ERR_INIT;
+    json_t *value = NULL;
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        strcat(text, one);
+    assert_int_equal(alq_yaml_parse_all(text, strlen(text), "test", &value, &err), ALQ_EINVAL);
+    assert_non_null(strstr(err.text, "too many values"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +182,9 @@ int main(void)
         cmocka_unit_test(parse_of_nested_aliases_is_bounded),
         cmocka_unit_test(parse_of_deep_nesting_is_bounded),
         cmocka_unit_test(parse_of_a_large_file_takes_no_time),
+        cmocka_unit_test(parse_of_a_stream_gives_its_documents),
+        cmocka_unit_test(parse_of_a_stream_with_a_mistake_names_its_place),
+        cmocka_unit_test(parse_of_a_stream_of_aliases_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

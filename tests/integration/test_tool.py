@@ -16,7 +16,7 @@ import unittest
 import daemon_world as dw
 from daemon_world import BUILD, DRIVER, REPO, rewrite_record, wait_for
 from standalone_world import ALICE, BOB, DEMO, Machine, TOOL, Terminal
-from test_ops import ask
+from test_ops import OpsWorld, ask
 
 GiB = 1 << 30
 ROOT = os.geteuid() == 0
@@ -305,8 +305,7 @@ class Tool(unittest.TestCase):
         self.assertRegex(err, r"^aliquot: cannot allocate .* without room for cores\).*aliquot shares shows[^\n]*\n$")
         self.assertEqual(self.world.run_program("true", cores=10, memory="40Gi", user=BOB)[0], 1)
         self.assertEqual(self.apply(CLAIM % ("big", DRIVER, "50", "60Gi"), user=BOB)[0], 0, "the other GPU has room")
-        self.assertEqual(self.world.claims()[0]["devices"][0]["device"] if self.world.claims()[0]["name"] == "big" else
-                         self.world.claims()[1]["devices"][0]["device"], "hami-gpu-1")
+        self.assertEqual({c["name"]: c["devices"][0]["device"] for c in self.world.claims()}["big"], "hami-gpu-1")
         share = self.world.run_of(alice)["uid"]
         self.assertEqual(ask(self.world.admin, f"/v1/standalone/claims/{share}")[0], 200)
         status, _, err = self.world.tool("claim", "delete", share, user=BOB)
@@ -455,6 +454,36 @@ class Tool(unittest.TestCase):
         status, err = self.world.run()
         self.assertEqual(status, 1)
         self.assertIn("another aliquotd serves", err)
+
+
+@unittest.skipUnless(ROOT, "aliquotd needs root")
+class Elsewhere(unittest.TestCase):
+    def one_line(self, got, words):
+        status, out, err = got
+        self.assertEqual((status, out, err.count("\n")), (1, "", 1), err)
+        self.assertIn(words, err)
+
+    def test_machine_without_gpus_says_so_until_it_has_some(self):
+        world = Machine()
+        self.addCleanup(world.close)
+        world.stop_gpus()
+        world.start(wait=False)
+        wait_for("the daemon", world.is_serving)
+        wait_for("the first look", lambda: "Driver Not Loaded" in world.run_program("true")[2])
+        self.one_line(world.run_program("true"), "load the nvidia kernel module")
+        world.start_gpus()
+        wait_for("the GPUs", lambda: world.run_program("true")[0] == 0)
+
+    def test_daemon_of_a_node_gives_nothing_to_users(self):
+        world = OpsWorld(gpus=1)
+        self.addCleanup(world.close)
+        world.start()
+        self.one_line(world.tool("run", "-m", "1Gi", "--", "true"), "--voluntary runs the program without it")
+        self.one_line(world.tool("claim", "list"), "serves a kubelet")
+        for args in ("run", "-m", "1Gi", "--", "true"), ("claim", "list"):
+            done = subprocess.run(Machine.by(ALICE, [TOOL, *args]), capture_output=True, text=True, check=False,
+                                  env={**os.environ, "ALIQUOT_SOCKET": world.admin})
+            self.one_line((done.returncode, done.stdout, done.stderr), "Permission denied")
 
 
 @unittest.skipUnless(ROOT, "aliquotd needs root")

@@ -213,6 +213,13 @@ class Tool(unittest.TestCase):
             process.send_signal(number)
             self.assertEqual(self.end(process)[0], status)
 
+    def test_run_of_a_parent_that_ignores_its_children(self):
+        done = subprocess.run([TOOL, "run", "-q", "-g", "0", "-m", "1Gi", "-c", "1", "--", "grep", "SigIgn", "/proc/self/status"],
+                              capture_output=True, text=True, check=False, timeout=30, env=self.world.environment(),
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(int(done.stdout.split()[1], 16) >> (signal.SIGCHLD - 1) & 1, "the program ignores them too")
+
     def test_killing_run_leaves_nothing(self):
         for user in None, ALICE:
             process = self.world.start_program("sh", "-c", "echo $$; exec cat", user=user)

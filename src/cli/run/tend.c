@@ -14,6 +14,12 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 
+/* As we were started, for the program to be started so too. */
+struct before {
+    sigset_t mask;
+    struct sigaction on_child;
+};
+
 /* What the child tells when it does not become the program. */
 struct report {
     int exec_errno; /* 0: err is prepare's */
@@ -53,9 +59,10 @@ static int is_in_path(const char *name)
  */
 
 static void child(char *const *argv, int (*prepare)(void *arg, struct alq_err *err), void *arg,
-                  const sigset_t *mask, pid_t parent, int pipe_end) __attribute__((noreturn));
+                  const struct before *before, pid_t parent, int pipe_end)
+    __attribute__((noreturn));
 static void child(char *const *argv, int (*prepare)(void *arg, struct alq_err *err), void *arg,
-                  const sigset_t *mask, pid_t parent, int pipe_end)
+                  const struct before *before, pid_t parent, int pipe_end)
 {
     struct report report;
     memset(&report, 0, sizeof(report));
@@ -64,7 +71,8 @@ static void child(char *const *argv, int (*prepare)(void *arg, struct alq_err *e
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
-        sigprocmask(SIG_SETMASK, mask, NULL);
+        sigaction(SIGCHLD, &before->on_child, NULL);
+        sigprocmask(SIG_SETMASK, &before->mask, NULL);
         execvp(argv[0], argv);
         report.exec_errno = errno == EACCES && !is_in_path(argv[0]) ? ENOENT : errno;
     }
@@ -132,7 +140,9 @@ static int wait_for_exec(int pipe_end, pid_t pid, const char *name, int *status,
 int alq_tend(char *const *argv, int (*prepare)(void *arg, struct alq_err *err), void *arg,
              int *status, struct alq_err *err)
 {
-    sigset_t set, mask;
+    const struct sigaction by_default = {.sa_handler = SIG_DFL};
+    struct before before;
+    sigset_t set;
     int ends[2];
     pid_t parent = getpid();
     if (pipe2(ends, O_CLOEXEC))
@@ -140,12 +150,13 @@ int alq_tend(char *const *argv, int (*prepare)(void *arg, struct alq_err *err), 
     alq_auto_close int reading = ends[0];
     alq_auto_close int writing = ends[1];
     fill_set(&set);
-    sigprocmask(SIG_BLOCK, &set, &mask);
+    sigprocmask(SIG_BLOCK, &set, &before.mask);
+    sigaction(SIGCHLD, &by_default, &before.on_child); /* ignored, it would tell us nothing */
     pid_t pid = fork();
     if (pid < 0)
         return alq_err_errno(err, errno, "fork");
     if (!pid)
-        child(argv, prepare, arg, &mask, parent, writing);
+        child(argv, prepare, arg, &before, parent, writing);
     close(alq_steal_fd(&writing));
     int rc = wait_for_exec(reading, pid, argv[0], status, err);
     if (!rc)

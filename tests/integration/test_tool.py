@@ -4,6 +4,7 @@
 import ctypes
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -63,8 +64,17 @@ sys.exit(status)
 """
 
 
+USERS = [None, ALICE]  # who runs programs: root, and a user where the machine lets users have namespaces
+
+
 def setUpModule():
     dw.need_daemon()
+    mount = ["sh", "-c", "mount -t tmpfs x /mnt"]
+    if subprocess.run(["unshare", "-m", *mount], capture_output=True, check=False).returncode:
+        raise unittest.SkipTest("no mount namespaces here")
+    if subprocess.run(Machine.by(ALICE, ["unshare", "-Urm", *mount]), capture_output=True, check=False).returncode:
+        print("users of this machine have no namespaces: aliquot run is tried as root alone", file=sys.stderr)
+        USERS.remove(ALICE)
 
 
 def has_ended(pid):
@@ -94,6 +104,10 @@ class Tool(unittest.TestCase):
     def setUp(self):  # after all other clean-ups
         self.addCleanup(wait_for, "the end of all claims", lambda: not self.world.claims())
 
+    def need_users(self):
+        if ALICE not in USERS:
+            self.skipTest("users of this machine have no namespaces")
+
     def end(self, process):
         """Lets a program that reads its standard input end."""
         out, err = process.communicate("", timeout=30)
@@ -109,7 +123,7 @@ class Tool(unittest.TestCase):
     # ---- run: limits
 
     def test_run_limits_memory_to_the_byte_and_tells_what_was_used(self):
-        for user in None, ALICE:
+        for user in USERS:
             status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user)
             self.assertEqual(status, 0, err)
             counted = int(re.search(r"sum_bytes=(\d+)", out)[1])
@@ -122,7 +136,7 @@ class Tool(unittest.TestCase):
     def test_run_limits_children_and_programs_that_clear_their_environment(self):
         env = self.world.environment()
         clean = ["env", "-i", f"SIMGPU_SOCKET={env['SIMGPU_SOCKET']}", f"LD_LIBRARY_PATH={env['LD_LIBRARY_PATH']}"]
-        for user in None, ALICE:
+        for user in USERS:
             status, out, err = self.world.run_program("sh", "-c", f"{' '.join(clean)} {DEMO}/alq-demo-report", user=user)
             self.assertEqual(status, 0, err)
             self.assertIn(f"GPU-5d1f0c5e-8a0b-4f0e-9b7a-6a1d3c2e4f50 name=\"NVIDIA H100 80GB HBM3\" cuda_device_total_bytes={4 * GiB} ", out)
@@ -139,10 +153,11 @@ class Tool(unittest.TestCase):
         self.assertGreater(gpu["throttledSeconds"], 0.1)
 
     def test_run_sees_its_own_share_alone_and_leaves_the_host_as_it_is(self):
+        self.need_users()
         other = self.world.start_program("cat", cores="10", user=BOB)
         self.addCleanup(self.end, other)
         before = os.path.lexists("/etc/ld.so.preload"), os.path.lexists("/run/aliquot/shares")
-        for user in None, ALICE:
+        for user in USERS:
             status, out, err = self.world.run_program(
                 "sh", "-c", "ls /run/aliquot/shares; cat /etc/ld.so.preload; test -s /etc/passwd && echo rest; id -u; "
                 "echo x 2>/dev/null >/run/aliquot/shares/x || echo closed", user=user)
@@ -174,7 +189,7 @@ class Tool(unittest.TestCase):
     def test_run_where_etc_cannot_be_an_overlay(self):
         """As in a container, whose /etc has files mounted in it that its users cannot take away."""
         setup = f"echo 1.2.3.4 other >{self.world.path('hosts')}; mount --bind {self.world.path('hosts')} /etc/hosts"
-        for user in None, ALICE:
+        for user in USERS:
             out, err = self.elsewhere(setup, "cat", "/etc/ld.so.preload", "/etc/passwd", "/etc/alternatives/README", "/etc/hosts", user=user)
             self.assertIn("libvgpu.so\n", out.split("root:")[0], err)
             if user:
@@ -182,7 +197,7 @@ class Tool(unittest.TestCase):
 
     def test_run_where_the_host_has_the_directory_of_shares(self):
         setup = "mount -t tmpfs run /run; mkdir -p /run/aliquot/shares/foreign-0 /run/other"
-        for user in None, ALICE:
+        for user in USERS:
             out, err = self.elsewhere(setup, "ls", "/run", "/run/aliquot/shares", user=user)
             self.assertRegex(out, r"^/run:\naliquot\nother\n\n/run/aliquot/shares:\n[0-9a-f-]{36}-0\n$", err)
 
@@ -190,7 +205,7 @@ class Tool(unittest.TestCase):
         nodes = "null zero nvidia0 nvidia1 nvidiactl"
         setup = f"mount -t tmpfs dev /mnt; mkdir /mnt/shm; mount --rbind /dev/shm /mnt/shm; mount --rbind /mnt /dev; " \
                 f"for n in {nodes}; do mknod -m 666 /dev/$n c 1 3; done"
-        for user in None, ALICE:
+        for user in USERS:
             out, err = self.elsewhere(setup, "sh", "-c", f"'for n in {nodes}; do (: </dev/$n) 2>/dev/null && echo $n; done; true'", user=user)
             self.assertEqual(out.split(), ["null", "zero", "nvidia0", "nvidiactl"], err)
 
@@ -199,7 +214,7 @@ class Tool(unittest.TestCase):
     def test_run_passes_exit_statuses_and_streams_through(self):
         for program, status in ((("sh", "-c", "exit 7"), 7), (("sh", "-c", "kill -TERM $$"), 143), (("no-such-program",), 127),
                                 (("/etc/passwd",), 126), (("./none",), 127)):
-            for user in None, ALICE:
+            for user in USERS:
                 got, out, err = self.world.run_program(*program, user=user)
                 self.assertEqual((got, out), (status, ""), (program, user, err))
         status, out, _ = self.world.run_program("cat", stdin="through\n", options=("--quiet",))
@@ -221,7 +236,7 @@ class Tool(unittest.TestCase):
         self.assertTrue(int(done.stdout.split()[1], 16) >> (signal.SIGCHLD - 1) & 1, "the program ignores them too")
 
     def test_killing_run_leaves_nothing(self):
-        for user in None, ALICE:
+        for user in USERS:
             process = self.world.start_program("sh", "-c", "echo $$; exec cat", user=user)
             program = int(process.stdout.readline())
             process.kill()
@@ -260,7 +275,7 @@ class Tool(unittest.TestCase):
     # ---- run: without a daemon, without namespaces
 
     def test_run_without_a_daemon_limits_and_says_that_it_is_voluntary(self):
-        for user in None, ALICE:
+        for user in USERS:
             status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user, ALIQUOT_SOCKET="/nonexistent/socket")
             self.assertEqual(status, 0, err)
             self.assertIn(f"sum_bytes={4 * GiB - (256 << 20)} ", out)
@@ -272,7 +287,7 @@ class Tool(unittest.TestCase):
         self.assertNotIn("voluntary", err, "who asks for it knows")
 
     def test_preload_env_limits_and_warns(self):
-        for user in None, ALICE:
+        for user in USERS:
             for socket in self.world.admin, "/nonexistent/socket":
                 status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", options=("--preload-env",), user=user, ALIQUOT_SOCKET=socket)
                 self.assertEqual(status, 0, err)
@@ -281,6 +296,7 @@ class Tool(unittest.TestCase):
 
     def test_run_without_namespaces_says_what_to_do(self):
         """In a user namespace where no further one may be made."""
+        self.need_users()
         ready, go = os.pipe(), os.pipe()
         pid = os.fork()
         if not pid:
@@ -305,6 +321,7 @@ class Tool(unittest.TestCase):
     # ---- several users
 
     def test_two_users_cannot_oversell_a_gpu(self):
+        self.need_users()
         alice = self.world.start_program("cat", cores="60", memory="50Gi", user=ALICE)
         self.addCleanup(self.end, alice)
         status, out, err = self.world.run_program("true", cores=50, user=BOB)
@@ -321,6 +338,7 @@ class Tool(unittest.TestCase):
         self.assertEqual(self.world.tool("claim", "delete", "big", user=BOB)[0], 0)
 
     def test_no_more_is_given_than_there_is_when_all_ask_at_once(self):
+        self.need_users()
         script = [TOOL, "run", "--gpu", "0", "--memory", "30Gi", "--cores", "20", "--", "cat"]
         processes = [subprocess.Popen(self.world.by((ALICE, BOB)[i % 2], script), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
                                       env=self.world.environment(), text=True) for i in range(6)]
@@ -494,12 +512,30 @@ class Elsewhere(unittest.TestCase):
 
 
 @unittest.skipUnless(ROOT, "aliquotd needs root")
-class Example(unittest.TestCase):
+class Documents(unittest.TestCase):
+    def run_line(self, line, **more):
+        done = subprocess.run(line.split(), capture_output=True, text=True, timeout=60, check=False,
+                              env=dict(os.environ, ALIQUOT_BUILD=str(BUILD)), **more)
+        self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
+        return done
+
+    def test_commands_of_the_page_run(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory)
+            (path / "train.py").write_text("print('trained')")
+            (path / "claims.yaml").write_text(CLAIM % ("a", DRIVER, "10", "1Gi"))
+            (path / "python").symlink_to("/usr/bin/python3")
+            lines = [line for line in re.findall(r"^    (\S.*)$", (REPO / "docs/standalone.md").read_text(), re.M) if "not run here" not in line]
+            self.assertEqual(len(lines), 3)
+            for line in lines:
+                if line.startswith("aliquot"):
+                    self.run_line(f"{REPO}/demo/one-machine.sh env PATH={directory}:{BUILD}/src/cli:/usr/bin:/bin {line}", cwd=directory)
+                else:
+                    self.run_line(line, cwd=REPO)
+
     def test_the_command_of_the_readme_runs(self):
         line = re.search(r"^    (demo/one-machine\.sh .*?)(?: +#.*)?$", (REPO / "README.md").read_text(), re.M)[1]
-        done = subprocess.run(line.split(), capture_output=True, text=True, cwd=REPO, timeout=60, check=False,
-                              env=dict(os.environ, ALIQUOT_BUILD=str(BUILD)))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_line(line, cwd=REPO)
         self.assertRegex(done.stdout, r"^bisect gpu=0 uuid=\S+ sum_bytes=4026531840 ")
         self.assertRegex(done.stderr, SUMMARY)
 

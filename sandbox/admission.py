@@ -56,8 +56,8 @@ def check(policy):
     return out
 
 
-def _matches(policy, group, plural, operation):
-    return any(group in rule.get("apiGroups", []) and plural in rule.get("resources", []) and
+def _matches(policy, group, resource, operation):
+    return any(group in rule.get("apiGroups", []) and resource in rule.get("resources", []) and
                {operation, "*"} & set(rule.get("operations", []))
                for rule in policy["spec"].get("matchConstraints", {}).get("resourceRules", []))
 
@@ -88,18 +88,19 @@ def _verdict(spec, environment):
     return None
 
 
-def admit(store, user, res, operation, namespace, new, old):
-    """operation: CREATE, UPDATE or DELETE, of the resource itself and not of a subresource. Raises Refused."""
+def admit(store, user, res, sub, operation, namespace, new, old):
+    """operation: CREATE, UPDATE or DELETE; sub: the subresource or "". Raises Refused."""
+    resource = f"{res.plural}/{sub}" if sub else res.plural
     policies = {p["metadata"]["name"]: p for p in store.all(POLICIES)}
     for binding in store.all(BINDINGS) if policies else []:
         policy = policies.get(binding["spec"].get("policyName"))
         if policy is None or "Deny" not in binding["spec"].get("validationActions", []):
             continue
-        if not _matches(policy, res.group, res.plural, operation):
+        if not _matches(policy, res.group, resource, operation):
             continue
         environment = {
             "object": new, "oldObject": old, "namespaceObject": store.get("namespaces", "", namespace) if namespace else None,
-            "request": {"operation": operation, "userInfo": _user(user), "namespace": namespace,
+            "request": {"operation": operation, "subResource": sub, "userInfo": _user(user), "namespace": namespace,
                         "resource": {"group": res.group, "version": res.version, "resource": res.plural}}}
         texts = {v["name"]: v["expression"] for v in policy["spec"].get("variables") or []}
         environment["variables"] = _Lazy(texts, environment)

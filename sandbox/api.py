@@ -467,8 +467,7 @@ class Api:
         if sub == "status" and res.plural == "resourceclaims":
             self._authorize_devices(user, res, name, obj, old, options)
         obj["metadata"] = meta = _ordered_meta(meta)
-        if not sub:
-            self._admit(user, res, "UPDATE", namespace, name, obj, old)
+        self._admit(user, res, "UPDATE", namespace, name, obj, old, sub)
         if res.generation and sub != "status" and (obj.get("spec") != old.get("spec") or took):
             meta["generation"] = before.get("generation", 0) + 1
         if obj == old:
@@ -676,13 +675,20 @@ class Api:
         return labels.get("resource.kubernetes.io/admin-access") == "true"
 
     def _authorize_devices(self, user, res, name, obj, old, options):
-        """From 1.36: changing status.devices needs a right on resourceclaims/driver."""
+        """From 1.36: changing status.devices needs a right on resourceclaims/driver, the rest one on resourceclaims/binding."""
         if self.version < "1.36" or user.rules is None:
             return
         old_devices = {json.dumps(d, sort_keys=True) for d in old.get("status", {}).get("devices", [])}
         new_devices = {json.dumps(d, sort_keys=True) for d in obj.get("status", {}).get("devices", [])}
         drivers = sorted({json.loads(d)["driver"] for d in old_devices ^ new_devices})
         verb = options.verb or "update"
+        before, after = old.get("status", {}), obj.get("status", {})
+        if any(before.get(f) != after.get(f) for f in ("allocation", "reservedFor")) and \
+                not user.may(verb, "resource.k8s.io", "resourceclaims/binding"):
+            why = ('changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", '
+                   f'verb="{verb}" permission: resourceclaims.resource.k8s.io is forbidden: User "{user.name}" cannot {verb} resource '
+                   '"resourceclaims/binding" in API group "resource.k8s.io" at the cluster scope')
+            raise invalid(res, name, [validate.forbidden("status.allocation", why)])
         terms = (obj.get("status", {}).get("allocation") or {}).get("nodeSelector", {}).get("nodeSelectorTerms", [])
         nodes = [v for t in terms for f in t.get("matchFields", []) for v in f.get("values", [])]
         for driver in drivers:
@@ -697,9 +703,9 @@ class Api:
                    f'"{namespace}"')
             raise invalid(res, name, [validate.forbidden("status.devices", why)])
 
-    def _admit(self, user, res, operation, namespace, name, new, old):
+    def _admit(self, user, res, operation, namespace, name, new, old, sub=""):
         try:
-            admission.admit(self.store, user, res, operation, namespace if res.namespaced else "", new, old)
+            admission.admit(self.store, user, res, sub, operation, namespace if res.namespaced else "", new, old)
         except admission.Refused as error:
             raise ApiError(422, "Invalid", f'{res.qualified} "{name}" is forbidden: {error}',
                            {**_details(res, name), "causes": [{"message": str(error)}]}) from None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that the chart's admission policies must let through or refuse. All are dry runs, so that each stands alone. The answers of a
 real API server are in tests/conformance/chart/admission-1.36.json; `chart_cases.py KUBECONFIG` records them and its
-OpenAPI documents anew (the chart must have been applied there with ALL_POLICIES)."""
+OpenAPI documents anew (the chart must have been applied there with ALL_POLICIES), `chart_cases.py KUBECONFIG without-granular` the others."""
 
 import http.client
 import json
@@ -16,6 +16,8 @@ import chart_objects
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 ANSWERS = REPO / "tests/conformance/chart/admission-1.36.json"
+# Of those about the status of claims, with DRAResourceClaimGranularStatusAuthorization off, as servers before 1.36 are.
+ANSWERS_WITHOUT_GRANULAR = REPO / "tests/conformance/chart/admission-1.36-without-granular.json"
 DRIVER = "hami-core-gpu.project-hami.io"
 GROUP = "/apis/resource.k8s.io/v1"
 DAEMON = "system:serviceaccount:aliquot:aliquot"  # as rendered: the DaemonSet's account, held by a test
@@ -41,6 +43,17 @@ SETUP = [("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metad
          for name, labels in LABELS.items()] + \
     [(f"{GROUP}/resourceslices", slice_(node, name=f"{node}-old")) for node in ("node-a", "node-b")] + \
     [(f"{GROUP}/resourceslices", slice_("node-a", "other.example.com", "other-old"))]
+USED = f"{GROUP}/namespaces/default/resourceclaims/used"  # a claim that is allocated on node-a
+
+
+def use(request):
+    """Makes USED; request: a function of method, path and body that returns the answer's body."""
+    made = request("POST", f"{GROUP}/namespaces/default/resourceclaims", {**claim(ask()), "metadata": {"name": "used"}})
+    here = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]
+    made["status"] = {"allocation": {"devices": {"results": [
+        {"request": "gpu", "driver": DRIVER, "pool": "node-a", "device": "hami-gpu-0"}]}, "nodeSelector": {"nodeSelectorTerms": here}},
+        "reservedFor": [{"apiGroup": "example.com", "resource": "widgets", "name": "w", "uid": "2a53b554-4d74-4c53-8670-0303f9e6e185"}]}
+    request("PUT", f"{USED}/status", made)
 
 
 def claim(*requests, config=None):
@@ -76,14 +89,15 @@ def share_config(**fields):
 class Case:
     """node: None for the administrator, else the node that aliquotd's token is bound to ("": none)."""
 
-    def __init__(self, name, is_allowed, method, path, body=None, node=None, user=DAEMON):
-        self.name, self.is_allowed, self.method, self.body, self.node, self.user = name, is_allowed, method, body, node, user
+    def __init__(self, name, is_allowed, method, path, body=None, node=None, content_type="application/json"):
+        self.name, self.is_allowed, self.method, self.body, self.node, self.content_type = name, is_allowed, method, body, node, content_type
         self.path = f"{GROUP}/{path}?dryRun=All"
 
     def headers(self):
+        out = {"Content-Type": self.content_type}
         if self.node is None:
-            return {}
-        out = {"Impersonate-User": self.user, "Impersonate-Group": "system:serviceaccounts"}
+            return out
+        out |= {"Impersonate-User": DAEMON, "Impersonate-Group": "system:serviceaccounts"}
         if self.node:
             out["Impersonate-Extra-Authentication.kubernetes.io%2fnode-Name"] = self.node
         return out
@@ -143,6 +157,19 @@ def _configs():
     yield Case("share config: a claim without requests", True, "POST", path, claim())
 
 
+def _statuses():
+    """Merge patches, so that what is left out stays."""
+    devices = {"devices": [{"driver": DRIVER, "pool": "node-a", "device": "hami-gpu-0", "data": {"minor": 0}}]}
+    rows = [("status.devices", True, devices, "node-a"), ("status.devices on another node", False, devices, "node-b"),
+            ("status.devices without a node", False, devices, ""), ("no reservedFor", False, {"reservedFor": None}, "node-a"),
+            ("no reservedFor on another node", False, {"reservedFor": None}, "node-b"),
+            ("an empty status", False, {"allocation": None, "reservedFor": None}, "node-a"),
+            ("no reservedFor as administrator", True, {"reservedFor": None}, None)]
+    for what, is_allowed, status, node in rows:
+        yield Case(f"claim status: {what}", is_allowed, "PATCH", "namespaces/default/resourceclaims/used/status", {"status": status}, node,
+                   "application/merge-patch+json")
+
+
 def _counts():
     rows = [("count 1", True, ask(count=1)), ("count 2", False, ask(count=2)), ("All", False, ask(allocationMode="All")),
             ("count 2 of another class", True, ask(device_class="other.example.com", count=2)),
@@ -172,7 +199,7 @@ def _ceilings():
                template(claim(ask(capacity=large))))
 
 
-CASES = [*_slices(), *_configs(), *_counts(), *_ceilings()]
+CASES = [*_slices(), *_statuses(), *_configs(), *_counts(), *_ceilings()]
 
 
 def outcome(status, body):
@@ -195,13 +222,16 @@ def main():
 
     for path, body in SETUP:
         request("POST", path, body)
-    answers = {c.name: outcome(*request(c.method, c.path, c.body, c.headers())) for c in CASES}
+    use(lambda *args: request(*args)[1])
+    is_old = sys.argv[2:] == ["without-granular"]
+    cases = list(_statuses()) if is_old else CASES
+    answers = {c.name: outcome(*request(c.method, c.path, c.body, c.headers())) for c in cases}
     ANSWERS.parent.mkdir(parents=True, exist_ok=True)
-    ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
+    (ANSWERS_WITHOUT_GRANULAR if is_old else ANSWERS).write_text(json.dumps(answers, indent=1) + "\n")
     documents = [request("GET", f"/openapi/v3/{name}")[1] for name in chart_objects.DOCUMENTS]
     chart_objects.SCHEMAS.write_text(json.dumps(chart_objects.trim(documents), separators=(",", ":"), sort_keys=True).replace('},"', '},\n"') + "\n")
-    wrong = [c.name for c in CASES if (answers[c.name]["code"] < 300) != c.is_allowed]
-    print(f"{len(CASES)} cases, not as wanted: {wrong or 'none'}")
+    wrong = [c.name for c in cases if (answers[c.name]["code"] < 300) != c.is_allowed]
+    print(f"{len(cases)} cases, not as wanted: {wrong or 'none'}")
     return 1 if wrong else 0
 
 

@@ -143,7 +143,7 @@ class Values(Rendered):
         own = set(self.settings()) | {"devicesInclude", "devicesExclude"}
         image = {"library", "hook"}  # the image's variables
         pod = {"nodeName", "podUid", "kubeconfig"}
-        self.assertEqual(left, (own - {"logFormat", "devRoot"}) | image | pod | {"allowNonTmpfs"})
+        self.assertEqual(left, (own - {"logFormat", "devRoot"}) | image | pod | {"allowNonTmpfs", "standalone"})
 
     def test_config_may_not_say_what_the_chart_decides(self):
         with self.assertRaisesRegex(RenderError, "config.driverName: the chart sets it from a value of its own"):

@@ -43,7 +43,7 @@ help:
 	@echo 'make lint       format, clang-tidy, cppcheck, shellcheck, pyflakes'
 	@echo 'make sanitize   unit tests under ASan and UBSan, those with threads under TSan'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
-	@echo 'make e2e        on a real cluster (needs KUBECONFIG)'
+	@echo 'make e2e        on a real cluster (needs KUBECONFIG; E2E_INSTALL=chart: out of image and chart)'
 	@echo 'make image      the container image, an OCI archive: $(BUILD)/image/aliquot.tar (IMAGE_NAME)'
 	@echo 'make install    below DESTDIR, with PREFIX ($(PREFIX))'
 	@echo 'make clean      remove $(BUILD)/'
@@ -105,7 +105,7 @@ fuzz: setup
 	@tools/fuzz.sh $(BUILD)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) tests/run.py --build $(BUILD)/fuzz --suite fuzz
 
-e2e: build
+e2e: build $(if $(filter chart,$(E2E_INSTALL)),image)
 	@$(PYTHON) tests/e2e/run.py
 
 image: build

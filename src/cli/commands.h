@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 
 extern const struct alq_cli_command alq_cli_claim_apply, alq_cli_claim_delete,
-    alq_cli_claim_describe, alq_cli_claim_list, alq_cli_doctor, alq_cli_run, alq_cli_set,
-    alq_cli_shares, alq_cli_top, alq_cli_version;
+    alq_cli_claim_describe, alq_cli_claim_list, alq_cli_doctor, alq_cli_explain, alq_cli_run,
+    alq_cli_set, alq_cli_shares, alq_cli_top, alq_cli_version;
 
 #endif

@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/host.h"
+#include "cli/term.h"
 
 /* In place of the daemon's answer. */
 static json_t *no_daemon(const struct alq_cli *cli, int status, const struct alq_err *err)
@@ -31,17 +33,36 @@ static const char *text(const json_t *finding, const char *key)
     return value ? value : "";
 }
 
+/* The worst first; equals as they came. */
+static json_t *in_order(const json_t *findings)
+{
+    static const char *const levels[] = {"error", "warning", "ok"};
+    json_t *out = json_array();
+    size_t i;
+    json_t *f;
+    for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++)
+        json_array_foreach (findings, i, f)
+            if (!strcmp(text(f, "level"), levels[l]))
+                json_array_append(out, f);
+    return out;
+}
+
 static void print(const json_t *findings)
 {
+    const int has_colours = alq_term_has_colours();
     size_t i;
     const json_t *f;
     json_array_foreach (findings, i, f) {
-        printf("%-8s %-24s %s\n", text(f, "level"), text(f, "id"), text(f, "text"));
+        const char *level = text(f, "level");
+        const char *colour = *level == 'e' ? "31" : *level == 'w' ? "33" : "32";
+        if (has_colours)
+            printf("\033[%sm%-8s\033[0m", colour, level);
+        else
+            printf("%-8s", level);
+        printf(" %-24s %s\n", text(f, "id"), text(f, "text"));
         if (*text(f, "remedy"))
             printf("%-8s %-24s -> %s\n", "", "", text(f, "remedy"));
     }
-    if (!json_array_size(findings))
-        puts("nothing found");
 }
 
 static int run(const struct alq_cli *cli)
@@ -51,6 +72,8 @@ static int run(const struct alq_cli *cli)
     int status, has_errors = 0;
     if (alq_client_ask(cli->socket, "GET", "/v1/doctor", NULL, &status, &answer, &err))
         answer = no_daemon(cli, status, &err);
+    alq_host_look(json_object_get(answer, "findings"));
+    json_object_set_new(answer, "findings", in_order(json_object_get(answer, "findings")));
     const json_t *findings = json_object_get(answer, "findings");
     size_t i;
     const json_t *f;
@@ -67,9 +90,12 @@ const struct alq_cli_command alq_cli_doctor = {
     .name = "doctor",
     .arguments = "",
     .summary = "what is wrong with this node, and what to do about it",
-    .help = "Prints what aliquotd finds worth knowing, worst first, with the remedy. Exit status 1 "
-            "when\n"
-            "there is an error among it, or no daemon to ask.\n",
+    .help =
+        "Prints what was looked at, the worst first, with the remedy where it is not well: what\n"
+        "aliquotd knows (GPUs, driver, device nodes, libraries, kubelet, slices, usage files,\n"
+        "settings), and what is looked at here (kernel, versions of kubelet and container\n"
+        "runtimes, CDI specs of others, /etc/ld.so.preload). Exit status 1 when there is an\n"
+        "error among it, or no daemon to ask.\n",
     .examples =
         (const struct alq_cli_example[]){
             {"aliquot doctor", "everything that was looked at"},

@@ -15,17 +15,9 @@
 #include "cli/options.h"
 
 const struct alq_cli_command *const alq_cli_commands[] = {
-    &alq_cli_run,
-    &alq_cli_claim_apply,
-    &alq_cli_claim_list,
-    &alq_cli_claim_describe,
-    &alq_cli_claim_delete,
-    &alq_cli_doctor,
-    &alq_cli_shares,
-    &alq_cli_top,
-    &alq_cli_set,
-    &alq_cli_version,
-    NULL,
+    &alq_cli_run,          &alq_cli_claim_apply, &alq_cli_claim_list, &alq_cli_claim_describe,
+    &alq_cli_claim_delete, &alq_cli_shares,      &alq_cli_top,        &alq_cli_set,
+    &alq_cli_explain,      &alq_cli_doctor,      &alq_cli_version,    NULL,
 };
 
 const struct alq_cli_option alq_cli_common_options[] = {

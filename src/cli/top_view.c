@@ -49,7 +49,7 @@ static void put(struct line *l, enum colour colour, const char *text, int width,
         fprintf(l->out, "%*s", width - len, "");
     if (is_coloured)
         fprintf(l->out, "\033[%sm", codes[colour]);
-    fwrite(text, 1, (size_t)len, l->out);
+    fprintf(l->out, "%.*s", len, text);
     if (is_coloured)
         fputs("\033[0m", l->out);
     if (!is_right)

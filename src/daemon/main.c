@@ -78,6 +78,7 @@ struct daemon {
     struct alq_admin_sources sources;
     struct alq_succession *succession; /* NULL: standalone, or over */
     struct alq_standalone *standalone; /* NULL: a kubelet plugin */
+    int is_registered;                 /* the kubelet has taken us once */
     int is_chosen; /* registered by the kubelet since we were last asked to hand over */
     struct alq_work *work;
     struct alq_kube *kube;
@@ -221,6 +222,7 @@ static void on_registered(void *arg)
     struct daemon *d = arg;
     if (d->phase != PHASE_RUNNING)
         return;
+    d->is_registered = 1;
     d->is_chosen = 1;
     alq_succession_registered(d->succession);
     if (!alq_succession_is_holder(d->succession))
@@ -545,6 +547,30 @@ static int watch_sockets(struct daemon *d, struct alq_err *err)
     return d->gone ? 0 : err->code;
 }
 
+static void tell_kubelet(void *arg, struct alq_findings *findings)
+{
+    const struct daemon *d = arg;
+    struct alq_err rival = ALQ_ERR_INIT;
+    if (!d->registration)
+        return;
+    if (d->is_registered)
+        alq_findings_add(findings, "kubelet.registered", ALQ_FINDING_OK, NULL,
+                         "the kubelet has taken this plugin");
+    else
+        alq_findings_add(
+            findings, "kubelet.registered", ALQ_FINDING_WARNING,
+            "see that the kubelet runs, is 1.34 or newer with DynamicResourceAllocation "
+            "on, and watches --kubelet-registry-dir",
+            "the kubelet has not taken this plugin: no claim comes here");
+    if (alq_rival_check(&d->cfg, &rival))
+        alq_findings_add(findings, "kubelet.rivals", ALQ_FINDING_ERROR,
+                         "remove the other plugin, or give one of the two another --driver-name",
+                         "%s", rival.text);
+    else
+        alq_findings_add(findings, "kubelet.rivals", ALQ_FINDING_OK, NULL,
+                         "no other plugin serves the driver name %s here", d->cfg.driver_name);
+}
+
 static int open_socket(struct daemon *d, struct alq_err *err)
 {
     int rc = alq_sockets_name(&d->cfg, &d->sockets, err);
@@ -558,6 +584,8 @@ static int open_socket(struct daemon *d, struct alq_err *err)
         alq_registration_new(d->cfg.driver_name, d->sockets.dra, on_registered, d, err);
     if (!d->registration)
         return err->code;
+    if (alq_findings_register(alq_admin_findings(d->admin), tell_kubelet, d))
+        return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     join_methods(d);
     d->dra_server = alq_grpc_server_new(d->base, d->sockets.dra, d->methods, err);
     return d->dra_server ? watch_sockets(d, err) : err->code;

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/claim_events.h"
+#include "daemon/claim_log.h"
 #include "daemon/clock.h"
 #include "daemon/devices/devices.h"
 #include "daemon/devices/report.h"
@@ -69,6 +70,7 @@ struct alq_node {
     struct alq_prepare *prepare;
     struct alq_slices *slices;
     struct alq_claim_status *claim_status;
+    struct alq_claim_log *claim_log;
     struct alq_devices *devices;
 
     struct event *closing;
@@ -210,12 +212,20 @@ static void on_prepared(void *arg, const struct alq_claim_spec *claim, const jso
 {
     const struct alq_node *n = arg;
     alq_claim_status_set(n->claim_status, claim, object);
+    alq_claim_log_prepared(n->claim_log, claim, object);
 }
 
 static void on_refused(void *arg, const struct alq_claim_id *id, const struct alq_err *err)
 {
     const struct alq_node *n = arg;
     alq_claim_events_refused(n->parts.events, id, err);
+}
+
+static void on_failed(void *arg, const struct alq_claim_id *id, const json_t *object,
+                      const struct alq_err *err)
+{
+    const struct alq_node *n = arg;
+    alq_claim_log_refused(n->claim_log, id, object, err);
 }
 
 static void on_lost(void *arg, const struct alq_claim_spec *claim,
@@ -229,12 +239,14 @@ static void on_unprepared(void *arg, const char *uid)
 {
     const struct alq_node *n = arg;
     alq_claim_status_forget(n->claim_status, uid);
+    alq_claim_log_unprepared(n->claim_log, uid);
 }
 
 /* What the parts that talk to the API server are; on the loop. */
 static void open_kube(struct alq_node *n, struct alq_err *err)
 {
-    const struct alq_prepare_watcher watcher = {on_prepared, on_refused, on_lost, on_unprepared, n};
+    const struct alq_prepare_watcher watcher = {on_prepared, on_refused,    on_failed,
+                                                on_lost,     on_unprepared, n};
     const struct alq_clock clock = alq_clock_real(n->parts.base);
     const struct alq_node_parts *parts = &n->parts;
     if (alq_findings_register(parts->findings, alq_files_tell, n->files)) {
@@ -378,9 +390,10 @@ struct alq_node *alq_node_new(const struct alq_node_parts *parts, struct alq_err
     if (n) {
         n->parts = *parts;
         n->closing = evtimer_new(parts->base, on_closing, n);
+        n->claim_log = alq_claim_log_new(err);
     }
     const struct alq_devices_calls calls = {on_devices, on_fault, on_left_out, n};
-    if (!n || !n->closing)
+    if (!n || !n->closing || !n->claim_log)
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
     else if (!alq_boot_id_read(n->boot_id, err) &&
              (n->devices =
@@ -398,12 +411,18 @@ void alq_node_free(struct alq_node *n)
     if (n->closing)
         event_free(n->closing);
     alq_devices_free(n->devices);
+    alq_claim_log_free(n->claim_log);
     free(n);
 }
 
 struct alq_prepare *alq_node_prepare(const struct alq_node *n)
 {
     return n->state == STATE_OPEN ? n->prepare : NULL;
+}
+
+const struct alq_claim_log *alq_node_claim_log(const struct alq_node *n)
+{
+    return n->claim_log;
 }
 
 const struct alq_config *alq_node_config(const struct alq_node *n)

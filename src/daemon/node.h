@@ -12,6 +12,7 @@
 #include "daemon/config.h"
 #include "daemon/domain.h"
 
+struct alq_claim_log;
 struct alq_devices;
 struct alq_claim_source;
 struct alq_dra;
@@ -63,6 +64,8 @@ void alq_node_happened(struct alq_node *node, const struct alq_gpu_event *event)
 struct alq_devices *alq_node_devices(struct alq_node *node);
 /* The claims, or NULL while the state is not open. */
 struct alq_prepare *alq_node_prepare(const struct alq_node *node);
+/* What became of the last claims. */
+const struct alq_claim_log *alq_node_claim_log(const struct alq_node *node);
 const struct alq_config *alq_node_config(const struct alq_node *node);
 
 /* Whether the state is open, and whether the API server, if there is one, is known to have the

@@ -256,7 +256,7 @@ class Operations(unittest.TestCase):
     def test_doctor_without_a_daemon_says_so(self):
         done = subprocess.run([BUILD / "src/cli/aliquot", "doctor", "--output=json", "--socket", self.world.path("none.sock")],
                               capture_output=True, text=True, check=False)
-        finding, = json.loads(done.stdout)["findings"]
+        finding = json.loads(done.stdout)["findings"][0]
         self.assertEqual((done.returncode, finding["id"], finding["level"]), (1, "daemon.socket", "error"))
         self.assertIn("none.sock", finding["text"])
 

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "daemon/claim_log.h"
 #include "daemon/monitor/monitor.h"
 #include "daemon/monitor/view.h"
 #include "daemon/prepare/prepare.h"
@@ -190,6 +191,16 @@ static void on_processes(void *arg, struct alq_http_call *call,
     alq_admin_answer(call, 200, json_pack("{s:o}", "processes", list));
 }
 
+static void on_history(void *arg, struct alq_http_call *call,
+                       const struct alq_http_request *request)
+{
+    (void)request;
+    const struct alq_admin_sources *from = arg;
+    alq_admin_answer(
+        call, 200,
+        json_pack("{s:o}", "claims", alq_claim_log_json(alq_node_claim_log(from->node))));
+}
+
 /* ---- one share --------------------------------------------------------------------------------
  */
 
@@ -325,6 +336,7 @@ int alq_admin_add_shares(struct alq_admin *admin, struct alq_admin_sources *from
     struct alq_http *http = alq_admin_http(admin);
     int rc = alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/gpus", on_gpus, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/claims", on_claims, from);
+    rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/history", on_history, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/shares", on_shares, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET", "/v1/processes", on_processes, from);
     rc |= alq_http_handle(http, ALQ_HTTP_ADMIN, "GET PUT PATCH", SHARES_PATH, on_share, from);

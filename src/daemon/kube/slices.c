@@ -757,6 +757,10 @@ void alq_slices_tell(void *slices, struct alq_findings *findings)
     if (s->is_published)
         alq_findings_add(findings, "slices.published", ALQ_FINDING_OK, NULL,
                          "the API server has the slices of this node's GPUs");
+    if (s->is_published && !s->report.dropped[0])
+        alq_findings_add(findings, "slices.fields", ALQ_FINDING_OK, NULL,
+                         "the API server stores every field of the slices: feature gate "
+                         "DRAConsumableCapacity is on");
     alq_slice_report_tell(&s->report, s->has_devices && !s->is_published, findings);
 }
 

@@ -110,10 +110,28 @@ static void tell_shares(const struct alq_monitor *m, struct alq_findings *findin
                          name_of(unknown.first), (unsigned long long)entries);
 }
 
+/* What was looked at and is well. */
+static void tell_well(const struct alq_monitor *m, struct alq_findings *findings)
+{
+    unsigned flawed = 0, unknown = 0;
+    for (size_t i = 0; i < m->shares.count; i++) {
+        const struct alq_usage *usage = &alq_watched_figures(m->shares.all[i])->usage;
+        flawed += usage->flaw != NULL;
+        unknown += usage->counters.unknown_entries != 0;
+    }
+    if (!flawed)
+        alq_findings_add(findings, "monitor.usage-files", ALQ_FINDING_OK, NULL,
+                         "the usage files of all shares (%zu) are sound", m->shares.count);
+    if (!unknown)
+        alq_findings_add(findings, "monitor.entry-points", ALQ_FINDING_OK, NULL,
+                         "no program was given an entry point that libvgpu.so does not know");
+}
+
 void alq_monitor_tell(void *monitor, struct alq_findings *findings)
 {
     struct alq_monitor *m = monitor;
     alq_monitor_refresh(m);
+    tell_well(m, findings);
     if (!m->shares.count)
         return; /* nothing is watched: what is known is old */
     tell_shares(m, findings);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "daemon/cdi/root.h"
 #include "daemon/cdi/scan.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/prepare/share_dir.h"
@@ -107,6 +108,44 @@ static int driver_get(struct alq_files *files, struct driver **out, struct alq_e
     return 0;
 }
 
+/* Those without which no container has CUDA. */
+static void tell_nodes(const struct alq_config *cfg, struct alq_findings *findings)
+{
+    static const char *const nodes[] = {"dev/nvidiactl", "dev/nvidia-uvm"};
+    for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+        alq_auto_free char *path = alq_root_join(cfg->dev_root, nodes[i]);
+        if (path && access(path, F_OK)) {
+            alq_findings_add(findings, "cdi.device-nodes", ALQ_FINDING_WARNING,
+                             "load the module (nvidia-modprobe -u -c 0); the next Prepare makes "
+                             "the node if it can",
+                             "%s is not there", path);
+            return;
+        }
+    }
+    alq_findings_add(findings, "cdi.device-nodes", ALQ_FINDING_OK, NULL,
+                     "nvidiactl and nvidia-uvm are there");
+}
+
+static void tell_library(struct alq_files *files, struct alq_findings *findings)
+{
+    if (pthread_rwlock_tryrdlock(&files->library_lock))
+        return; /* old ones are being removed */
+    const struct alq_library *l = &files->library;
+    if (!files->cfg->library)
+        alq_findings_add(findings, "cdi.library", ALQ_FINDING_WARNING, "set --library",
+                         "no library is configured: containers get GPUs, and no limit holds");
+    else if (!l->library_path[0] || !alq_library_is_there(files->cfg, l))
+        alq_findings_add(findings, "cdi.library", ALQ_FINDING_ERROR,
+                         "see the log for the cause; each Prepare tries again",
+                         "libvgpu.so and its ld.so.preload are not installed below %s: claims are "
+                         "refused",
+                         files->cfg->host_lib_dir);
+    else
+        alq_findings_add(findings, "cdi.library", ALQ_FINDING_OK, NULL,
+                         "containers mount %s, by %s", l->library_path, l->preload_path);
+    pthread_rwlock_unlock(&files->library_lock);
+}
+
 void alq_files_tell(void *arg, struct alq_findings *findings)
 {
     struct alq_files *files = arg;
@@ -126,6 +165,8 @@ void alq_files_tell(void *arg, struct alq_findings *findings)
                          files->driver->found->version, files->cfg->driver_root,
                          files->driver->found->mount_count, files->driver->found->nodes.count);
     pthread_mutex_unlock(&files->lock);
+    tell_nodes(files->cfg, findings);
+    tell_library(files, findings);
 }
 
 /* ---- open -------------------------------------------------------------------------------------

@@ -183,6 +183,8 @@ static void tell_rolled_back(struct alq_prepare *p, int is_told)
         SLIST_REMOVE_HEAD(&p->rolled_back, link);
         if (is_told && p->watcher.refused)
             p->watcher.refused(p->watcher.arg, &r->id, &r->why);
+        if (is_told && p->watcher.failed)
+            p->watcher.failed(p->watcher.arg, &r->id, NULL, &r->why);
         free(r);
     }
 }

@@ -41,6 +41,9 @@ struct alq_prepare_watcher {
     /* A Prepare was answered with an error about a claim that exists, or one that an earlier life
      * had begun was rolled back; err begins with its name. */
     void (*refused)(void *arg, const struct alq_claim_id *id, const struct alq_err *err);
+    /* The same, whatever the reason; object: the claim, NULL where the API server gave none. */
+    void (*failed)(void *arg, const struct alq_claim_id *id, const json_t *object,
+                   const struct alq_err *err);
     /* The share's GPU is no longer among the node's; told once while it is gone. */
     void (*lost)(void *arg, const struct alq_claim_spec *claim, const struct alq_share_spec *share);
     /* Its promise is over. */

@@ -74,6 +74,8 @@ static void tell_watcher(const struct alq_operation *op, const struct alq_err *e
 {
     const struct alq_prepare_watcher *w = &op->prepare->watcher;
     const char *uid = alq_json_str(op->object, "metadata.uid");
+    if (err && err->code != ALQ_ECANCELED && w->failed)
+        w->failed(w->arg, &op->id, op->object, err);
     if (!uid || strcmp(uid, op->id.uid) != 0)
         return; /* nobody to tell it to */
     if (!err && w->prepared)

@@ -62,6 +62,13 @@ static void rounds(unsigned count)
     alq_watched_set(&watched, &ended->shares[0].f);
 }
 
+static void leave_out_what_is_well(json_t *told)
+{
+    for (size_t i = json_array_size(told); i; i--)
+        if (!strcmp(alq_json_str(json_array_get(told, i - 1), "level"), "ok"))
+            json_array_remove(told, i - 1);
+}
+
 /* id NULL: nothing is wrong. Else there is this one, and its text has the words. */
 static void assert_told(const char *id, const char *words)
 {
@@ -69,6 +76,7 @@ static void assert_told(const char *id, const char *words)
     assert_int_equal(alq_findings_register(findings, alq_monitor_tell, &monitor), 0);
     alq_auto_json json_t *told = alq_findings_collect(findings);
     alq_findings_free(findings);
+    leave_out_what_is_well(told);
     assert_int_equal(json_array_size(told), id ? 1 : 0);
     if (!id)
         return;

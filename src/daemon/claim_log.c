@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last claims, see claim_log.h. Loop thread only. */
+#include "daemon/claim_log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+struct entry {
+    TAILQ_ENTRY(entry) link;
+    struct alq_claim_id id;
+    json_t *pods;         /* owned; names */
+    const char *state;    /* static */
+    unsigned refusals;    /* since it was prepared last */
+    time_t when;          /* of the last change of state, or refusal */
+    struct alq_err error; /* of the last refusal */
+};
+
+struct alq_claim_log {
+    TAILQ_HEAD(entries_head, entry) entries; /* the newest first */
+    unsigned count;
+};
+
+struct alq_claim_log *alq_claim_log_new(struct alq_err *err)
+{
+    struct alq_claim_log *log = calloc(1, sizeof(*log));
+    if (log)
+        TAILQ_INIT(&log->entries);
+    else
+        alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    return log;
+}
+
+static void drop(struct alq_claim_log *log, struct entry *e)
+{
+    TAILQ_REMOVE(&log->entries, e, link);
+    log->count--;
+    json_decref(e->pods);
+    free(e);
+}
+
+void alq_claim_log_free(struct alq_claim_log *log)
+{
+    for (struct entry *e; log && (e = TAILQ_FIRST(&log->entries));)
+        drop(log, e);
+    free(log);
+}
+
+static struct entry *find(const struct alq_claim_log *log, const char *uid)
+{
+    struct entry *e;
+    TAILQ_FOREACH(e, &log->entries, link)
+    if (!strcmp(e->id.uid, uid))
+        return e;
+    return NULL;
+}
+
+static struct entry *touch(struct alq_claim_log *log, const struct alq_claim_id *id)
+{
+    struct entry *e = find(log, id->uid);
+    if (e) {
+        TAILQ_REMOVE(&log->entries, e, link);
+    } else {
+        if (log->count == ALQ_CLAIM_LOG_MAX)
+            drop(log, TAILQ_LAST(&log->entries, entries_head));
+        e = calloc(1, sizeof(*e));
+        if (!e)
+            return NULL;
+        e->id = *id;
+        log->count++;
+    }
+    TAILQ_INSERT_HEAD(&log->entries, e, link);
+    e->when = time(NULL);
+    return e;
+}
+
+static void take_pods(struct entry *e, const json_t *object)
+{
+    const json_t *users = alq_json_at(object, "status.reservedFor"), *user;
+    size_t i;
+    if (!object)
+        return;
+    json_decref(e->pods);
+    e->pods = json_array();
+    json_array_foreach (users, i, user) {
+        const char *resource = alq_json_str(user, "resource"), *name = alq_json_str(user, "name");
+        if (resource && name && !strcmp(resource, "pods"))
+            json_array_append_new(e->pods, json_string(name));
+    }
+}
+
+void alq_claim_log_prepared(struct alq_claim_log *log, const struct alq_claim_spec *claim,
+                            const json_t *object)
+{
+    struct alq_claim_id id = {0};
+    snprintf(id.uid, sizeof(id.uid), "%s", claim->uid);
+    snprintf(id.namespace_, sizeof(id.namespace_), "%s", claim->namespace_);
+    snprintf(id.name, sizeof(id.name), "%s", claim->name);
+    struct entry *e = touch(log, &id);
+    if (!e)
+        return;
+    take_pods(e, object);
+    e->state = "prepared";
+    e->refusals = 0;
+    e->error = (struct alq_err)ALQ_ERR_INIT;
+}
+
+void alq_claim_log_refused(struct alq_claim_log *log, const struct alq_claim_id *id,
+                           const json_t *object, const struct alq_err *err)
+{
+    struct entry *e = touch(log, id);
+    if (!e)
+        return;
+    take_pods(e, object);
+    e->state = "refused";
+    e->refusals++;
+    e->error = *err;
+    alq_utf8_clean(e->error.text);
+}
+
+void alq_claim_log_unprepared(struct alq_claim_log *log, const char *uid)
+{
+    struct entry *e = find(log, uid);
+    if (!e)
+        return;
+    e->state = "unprepared";
+    e->when = time(NULL);
+}
+
+static json_t *entry_json(const struct entry *e)
+{
+    char when[32];
+    struct tm utc;
+    const char *text = strstr(e->error.text, ": "); /* what stands before it names the claim */
+    strftime(when, sizeof(when), "%FT%TZ", gmtime_r(&e->when, &utc));
+    return json_pack("{s:s, s:s, s:s, s:O*, s:s, s:s, s:i, s:s*, s:s*}", "namespace",
+                     e->id.namespace_, "name", e->id.name, "uid", e->id.uid, "pods", e->pods,
+                     "state", e->state, "time", when, "refusals", (int)e->refusals, "reason",
+                     e->error.code ? alq_err_name(e->error.code) : NULL, "error",
+                     e->error.code ? (text ? text + 2 : e->error.text) : NULL);
+}
+
+json_t *alq_claim_log_json(const struct alq_claim_log *log)
+{
+    json_t *list = json_array();
+    const struct entry *e;
+    TAILQ_FOREACH(e, &log->entries, link)
+    json_array_append_new(list, entry_json(e));
+    return list;
+}

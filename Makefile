@@ -26,7 +26,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak accuracy bench bench-peer lint sanitize fuzz e2e image install clean help
+.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak accuracy bench bench-peer lint sanitize fuzz e2e image install deb clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -45,6 +45,7 @@ help:
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
 	@echo 'make e2e        on a real cluster (needs KUBECONFIG; E2E_INSTALL=chart: out of image and chart)'
 	@echo 'make image      the container image, an OCI archive: $(BUILD)/image/aliquot.tar (IMAGE_NAME)'
+	@echo 'make deb        the Debian package, into $(BUILD)/'
 	@echo 'make install    below DESTDIR, with PREFIX ($(PREFIX))'
 	@echo 'make clean      remove $(BUILD)/'
 
@@ -114,6 +115,10 @@ image: build
 # As root after a build by somebody else: nothing is rebuilt where the build is up to date.
 install: build
 	@$(MESON) install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+deb: setup
+	@tools/setup.sh deb
+	@tools/deb.sh $(BUILD)
 
 clean:
 	rm -rf $(BUILD)

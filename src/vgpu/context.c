@@ -22,6 +22,7 @@ struct context {
 
 /* Entry i has number i + 1. Written under lock_context; handles are searched without it. */
 static struct context contexts[CONTEXTS];
+static_assert(CONTEXTS <= UINT8_MAX, "a number fits struct alq_entry_value");
 static _Atomic uint32_t used_high;
 
 /* What is charged for each device's primary context, and its number; under lock_context. */
@@ -133,21 +134,21 @@ struct sum {
     uint64_t counted_bytes;
     uint64_t overhead_bytes;
     uint64_t spilled_bytes;
-    uint64_t exported_bytes; /* of the counted ones */
+    uint64_t exported_bytes; /* counted ones that others may have */
     int imports;
 };
 
-static void add_up(const struct alq_entry_value *value, void *data)
+static void add_up(uint64_t handle, const struct alq_entry_value *value, void *data)
 {
     struct sum *sum = data;
+    (void)handle;
     if (value->kind == ALQ_KIND_SPILLED) {
         sum->spilled_bytes += value->counted_bytes;
-    } else if (value->kind == ALQ_KIND_EXPORT) {
-        sum->exported_bytes += value->counted_bytes;
     } else if (value->kind == ALQ_KIND_IMPORT) {
         sum->imports++;
     } else {
-        sum->counted_bytes += value->counted_bytes;
+        *(value->kind == ALQ_KIND_EXPORTED ? &sum->exported_bytes : &sum->counted_bytes) +=
+            value->counted_bytes;
         sum->overhead_bytes += value->overhead_bytes;
     }
 }
@@ -164,7 +165,7 @@ static void end(struct alq_dev *dev, uint16_t number, uint64_t charged_bytes)
         alq_lock_drop(&alq_process_page()->lock_context);
     }
     struct alq_parting part = {.dev = NULL};
-    part.plain_bytes[dev->index] = sum.counted_bytes - sum.exported_bytes;
+    part.plain_bytes[dev->index] = sum.counted_bytes;
     part.exported_bytes[dev->index] = sum.exported_bytes;
     alq_part_end(&part);
     alq_uncharge(dev, 0, sum.overhead_bytes);

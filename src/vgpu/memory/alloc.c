@@ -72,6 +72,7 @@ void alq_freed(CUresult result, uint64_t handle, const struct alq_entry_value *v
     alq_freed_measured(result, handle, value, NULL);
 }
 
+/* What others may still have is told by the measure. */
 static void freed_exported(const struct alq_entry_value *value, struct alq_parting *part)
 {
     struct alq_parting unmeasured;
@@ -85,25 +86,13 @@ static void freed_exported(const struct alq_entry_value *value, struct alq_parti
     alq_uncharge(alq_dev_at(value->device), 0, value->overhead_bytes);
 }
 
-/* Of linear memory, what others may still have is told by the measure. */
-static void freed_linear(uint64_t handle, const struct alq_entry_value *value,
-                         struct alq_parting *part)
-{
-    struct alq_entry_value was_exported;
-
-    if (alq_export_is_any() && alq_table_take(handle, ALQ_KIND_EXPORT, &was_exported))
-        freed_exported(value, part);
-    else
-        alq_uncharge(alq_dev_at(value->device), value->counted_bytes, value->overhead_bytes);
-}
-
 void alq_freed_measured(CUresult result, uint64_t handle, const struct alq_entry_value *value,
                         struct alq_parting *part)
 {
     if (result != CUDA_SUCCESS) {
         alq_table_put(handle, value);
-    } else if (value->kind == ALQ_KIND_LINEAR) {
-        freed_linear(handle, value, part);
+    } else if (value->kind == ALQ_KIND_EXPORTED) {
+        freed_exported(value, part);
     } else if (value->kind == ALQ_KIND_POOL) {
         alq_pool_freed(value->overhead_bytes, value->counted_bytes);
     } else if (value->kind == ALQ_KIND_SPILLED) {
@@ -240,33 +229,25 @@ static bool is_element(unsigned int bytes)
 ALLOC_PITCH(cuMemAllocPitch, CUdeviceptr_v1, unsigned int)
 ALLOC_PITCH(cuMemAllocPitch_v2, CUdeviceptr, size_t)
 
-static CUresult free_measured(CUdeviceptr handle, const struct alq_entry_value *value)
-{
-    struct alq_parting part;
-
-    alq_part_begin(&part);
-    CUresult result = ALQ_CALL(cuMemFree_v2, handle);
-    alq_freed_measured(result, handle, value, &part);
-    alq_pool_synced();
-    return result;
-}
-
 /* Waits for the device, as the driver's own does, so its pools may have been trimmed. */
 #define FREE_LINEAR(name, type)                                                                    \
     ALQ_HOOK CUresult name(type handle)                                                            \
     {                                                                                              \
         struct alq_entry_value value;                                                              \
+        struct alq_taking taking;                                                                  \
+        struct alq_parting part;                                                                   \
         if (!ALQ_HAS(name))                                                                        \
             return alq_absent(ALQ_CU_##name);                                                      \
         if (!alq_core_is_on())                                                                     \
             return ALQ_CALL(name, handle);                                                         \
         alq_core_renew();                                                                          \
-        bool is_ours = alq_table_take(handle, ALQ_KIND_LINEAR, &value);                            \
-        if (is_ours && alq_export_is_any() && ALQ_HAS(cuMemFree_v2))                               \
-            return free_measured(handle, &value);                                                  \
+        alq_table_take_begin(handle, ALQ_KIND_LINEAR, &taking);                                    \
+        bool is_measured = alq_export_is_any();                                                    \
+        if (is_measured)                                                                           \
+            alq_part_begin(&part);                                                                 \
         CUresult result = ALQ_CALL(name, handle);                                                  \
-        if (is_ours)                                                                               \
-            alq_freed(result, handle, &value);                                                     \
+        if (alq_table_take_end(&taking, result == CUDA_SUCCESS, &value))                           \
+            alq_freed_measured(CUDA_SUCCESS, handle, &value, is_measured ? &part : NULL);          \
         alq_pool_synced();                                                                         \
         return result;                                                                             \
     }

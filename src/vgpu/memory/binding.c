@@ -49,6 +49,7 @@ static struct alq_binding multicast_part(CUmemGenericAllocationHandle object, si
         struct alq_binding to = multicast_part(object, offset, bytes);                             \
         if (result == CUDA_SUCCESS && to.owner)                                                    \
             bound;                                                                                 \
+        alq_bindings_unreserve(1);                                                                 \
         return result;                                                                             \
     }
 
@@ -133,6 +134,7 @@ static void tile_changed(const CUarrayMapInfo *info, struct alq_parting *part)
         CUresult result = ALQ_CALL(name, list, count, stream);                                     \
         for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++)                         \
             tile_changed(&list[i], &part);                                                         \
+        alq_bindings_unreserve(count);                                                             \
         alq_part_end(&part);                                                                       \
         return result;                                                                             \
     }

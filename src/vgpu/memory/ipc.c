@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuIpc: linear memory that other processes may open. It is its maker's (export.h); who opens it
- * only says that it has. EXPORT and IMPORT entries of the table go with their contexts.
+ * only says that it has. EXPORTED and IMPORT entries of the table go with their contexts.
  */
 #include "vgpu/memory/alloc.h"
 #include "vgpu/memory/export.h"
 
-/* EXPORT: counted_bytes = of the allocation. */
 static void exported(CUdeviceptr address)
 {
-    struct alq_entry_value value, have;
+    struct alq_entry_value value;
     CUdeviceptr base = address;
 
     if (ALQ_HAS(cuPointerGetAttribute) &&
         ALQ_CALL(cuPointerGetAttribute, &base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
             CUDA_SUCCESS)
         base = address;
-    if (!alq_table_get(base, ALQ_KIND_LINEAR, &value) || value.kind != ALQ_KIND_LINEAR ||
-        alq_table_get(base, ALQ_KIND_EXPORT, &have))
-        return;
-    value.kind = ALQ_KIND_EXPORT;
-    value.overhead_bytes = 0;
-    if (alq_table_put(base, &value))
+    if (alq_table_change(base, ALQ_KIND_LINEAR, ALQ_KIND_EXPORTED, &value))
         alq_export_add(alq_dev_at(value.device), value.counted_bytes);
 }
 

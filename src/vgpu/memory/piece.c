@@ -14,7 +14,6 @@
 #define IS_IMPORTED 0x80000000u
 #define IS_EXPORTED 0x40000000u
 #define HOLDERS 0x3fffffffu
-#define NO_DEVICE UINT8_MAX
 
 #define STEP_BYTES 65536u /* the smallest granularity of mappings */
 #define MISSES_MAX 256    /* steps over what we did not map, before the whole table is looked at */
@@ -28,7 +27,7 @@ struct bound {
 static uint64_t next_number = 1; /* all under lock_vmm */
 static uint64_t mapping_count;
 static struct bound *bindings;
-static uint32_t binding_room;
+static uint64_t binding_room, bindings_reserved;
 _Atomic uint32_t alq_binding_count;
 _Atomic bool alq_piece_any;
 
@@ -105,10 +104,11 @@ static void drop(uint64_t number, struct ended *ended)
         return;
     }
     if (piece.overhead_bytes & IS_IMPORTED)
-        (*(piece.device == NO_DEVICE ? &ended->imports_anywhere : &ended->imports[piece.device]))++;
-    else if (piece.device != NO_DEVICE && (piece.overhead_bytes & IS_EXPORTED))
+        (*(piece.device == ALQ_NO_DEVICE ? &ended->imports_anywhere
+                                         : &ended->imports[piece.device]))++;
+    else if (piece.device != ALQ_NO_DEVICE && (piece.overhead_bytes & IS_EXPORTED))
         ended->part->exported_bytes[piece.device] += piece.counted_bytes;
-    else if (piece.device != NO_DEVICE)
+    else if (piece.device != ALQ_NO_DEVICE)
         ended->part->plain_bytes[piece.device] += piece.counted_bytes;
     unbind_all(number, ended); /* it was a multicast object */
 }
@@ -127,7 +127,7 @@ static void tell(const struct ended *ended)
 static bool make(CUmemGenericAllocationHandle handle, const struct alq_dev *dev, uint64_t bytes,
                  uint32_t flags)
 {
-    uint8_t device = dev ? (uint8_t)dev->index : NO_DEVICE;
+    uint8_t device = dev ? (uint8_t)dev->index : ALQ_NO_DEVICE;
     struct alq_entry_value piece = {bytes, 1 | flags, 0, device, ALQ_KIND_PHYSICAL}, gone;
 
     if (dev)
@@ -197,7 +197,7 @@ void alq_piece_exported(CUmemGenericAllocationHandle handle)
     lock();
     bool is_new = alq_table_get(handle, ALQ_KIND_HANDLE, &alias) &&
                   alq_table_get(alias.counted_bytes, ALQ_KIND_PHYSICAL, &piece) &&
-                  piece.device != NO_DEVICE &&
+                  piece.device != ALQ_NO_DEVICE &&
                   !(piece.overhead_bytes & (IS_EXPORTED | IS_IMPORTED)) &&
                   flag(alias.counted_bytes, IS_EXPORTED, &piece);
     if (is_new)
@@ -358,12 +358,12 @@ bool alq_bindings_reserve(uint32_t more)
     bool ok = true;
 
     lock();
-    uint32_t count = bound_count(), need = count + more;
-    if (need > binding_room || need < more) {
-        uint32_t room = need + need / 2 + 64;
-        struct bound *grown = need < more ? NULL : alq_sys_anon(room * sizeof(struct bound));
+    const uint64_t count = bound_count(), need = count + bindings_reserved + more;
+    if (need > binding_room) {
+        const uint64_t room = need + need / 2 + 64;
+        struct bound *grown = alq_sys_anon(room * sizeof(struct bound));
         ok = grown != NULL;
-        for (uint32_t i = 0; ok && i < count; i++)
+        for (uint64_t i = 0; ok && i < count; i++)
             grown[i] = bindings[i];
         if (ok && bindings)
             alq_sys_munmap(bindings, binding_room * sizeof(struct bound));
@@ -372,8 +372,17 @@ bool alq_bindings_reserve(uint32_t more)
             binding_room = room;
         }
     }
+    if (ok)
+        bindings_reserved += more;
     unlock();
     return ok;
+}
+
+void alq_bindings_unreserve(uint32_t count)
+{
+    lock();
+    bindings_reserved -= count;
+    unlock();
 }
 
 static bool is_within(const struct alq_binding *a, const struct alq_binding *b)
@@ -411,9 +420,7 @@ void alq_bindings_end_all(uint64_t owner, struct alq_parting *part)
 /* Caller holds lock_vmm. */
 static void bind(const struct alq_binding *to, uint64_t number, uint8_t device)
 {
-    uint32_t count = bound_count();
-    if (count == binding_room)
-        return; /* others took what was reserved */
+    uint32_t count = bound_count(); /* the caller has reserved */
     bindings[count] = (struct bound){*to, number, device};
     atomic_store_explicit(&alq_binding_count, count + 1, memory_order_relaxed);
     hold(number);
@@ -442,6 +449,7 @@ void alq_piece_bound_at(const struct alq_binding *to, CUdeviceptr address)
 void alq_piece_forget(void)
 {
     mapping_count = 0;
+    bindings_reserved = 0;
     atomic_store_explicit(&alq_piece_any, false, memory_order_relaxed);
     atomic_store_explicit(&alq_binding_count, 0, memory_order_relaxed);
 }

@@ -58,8 +58,10 @@ struct alq_binding {
     uint64_t from[3], to[3];
 };
 
-/* Room for more bindings, before the driver's call. False: no memory. */
+/* Room for more bindings, before the driver's call, until _unreserve of as many after they are
+ * bound or not. False: no memory. */
 bool alq_bindings_reserve(uint32_t more);
+void alq_bindings_unreserve(uint32_t count);
 
 /* Ends the bindings, of memory of this device (NULL: of any), that lie wholly in the part. */
 void alq_bindings_end(const struct alq_binding *part_of, const struct alq_dev *dev,
@@ -68,7 +70,8 @@ void alq_bindings_end(const struct alq_binding *part_of, const struct alq_dev *d
 /* Ends all of an owner's. */
 void alq_bindings_end_all(uint64_t owner, struct alq_parting *part);
 
-/* Binds a piece by its handle or by an address where it is mapped; nothing for unknown ones. */
+/* Binds a piece by its handle or by an address where it is mapped; nothing for unknown ones. Room
+ * was reserved. */
 void alq_piece_bound(const struct alq_binding *to, CUmemGenericAllocationHandle handle);
 void alq_piece_bound_at(const struct alq_binding *to, CUdeviceptr address);
 

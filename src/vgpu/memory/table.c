@@ -4,27 +4,48 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "vgpu/arith.h"
 #include "vgpu/process.h"
 
-#define FIRST_CAPACITY 8u
+#define FIRST_BUCKETS 2u
 #define ARENA_BYTES 65536u
+#define SLOTS 3u
 
-struct entry {
-    uint64_t key; /* 0: free */
-    struct alq_entry_value value;
+#define COUNTED_BITS 47
+#define COUNTED_MAX ((1ull << COUNTED_BITS) - 1) /* more than addresses reach */
+
+/*
+ * One line of the cache, so that an entry costs one miss. Where the home of an entry is full it
+ * lies in the next bucket that is not, and is counted in `passed` of those before: a search ends at
+ * the first bucket that nobody passed, and nothing moves when an entry goes.
+ */
+struct bucket {
+    uint64_t key[SLOTS]; /* 0: free */
+    struct {
+        uint64_t counted_bytes : COUNTED_BITS;
+        uint64_t context : 8;
+        uint64_t device : 5;
+        uint64_t kind : 4;
+    } value[SLOTS];
+    uint32_t overhead_bytes[SLOTS];
+    uint32_t passed;
 };
-static_assert(sizeof(struct entry) == 24, "24 bytes an entry");
+static_assert(sizeof(struct bucket) == 64, "a line");
+static_assert(ALQ_DEVICES_MAX <= ALQ_NO_DEVICE && ALQ_NO_DEVICE < 32, "a device fits");
 
 struct part {
-    struct entry *entries;
-    uint32_t capacity; /* a power of two, or 0 */
-    uint32_t used;
+    struct bucket *buckets;
+    uint32_t count;  /* of buckets: a power of two, or 0 */
+    uint32_t used;   /* slots */
+    uint64_t taking; /* key between take_begin and take_end, 0: none */
+    enum { ENTRY_STAYS, ENTRY_DISPLACED, ENTRY_NONE } taking_state;
 };
 
 static struct part parts[ALQ_TABLE_SHARDS];
+static struct alq_entry_value displaced[ALQ_TABLE_SHARDS]; /* of each part's `taking` */
 
-/* Small arrays are cut from chunks; under lock_arena. What is outgrown is lost: at most 6 KiB a
- * part in all. */
+/* Small arrays are cut from chunks, in whole lines; under lock_arena. What is outgrown is lost:
+ * less than 4 KiB a part in all. */
 static uint8_t *arena;
 static size_t arena_left;
 
@@ -57,11 +78,13 @@ static void array_free(void *at, size_t bytes)
         alq_sys_munmap(at, bytes);
 }
 
-/* POOL and SPILLED keys are LINEAR keys. Kinds are told apart by bits that user addresses and small
- * handles leave free. */
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* Kinds are told apart by bits that user addresses and small handles leave free. */
 static uint64_t key_of(uint64_t handle, enum alq_kind kind)
 {
-    uint64_t space = kind == ALQ_KIND_POOL || kind == ALQ_KIND_SPILLED ? ALQ_KIND_LINEAR : kind;
+    bool is_linear = kind == ALQ_KIND_EXPORTED || kind == ALQ_KIND_POOL || kind == ALQ_KIND_SPILLED;
+    uint64_t space = is_linear ? ALQ_KIND_LINEAR : kind;
     return handle ^ space << 60;
 }
 
@@ -74,166 +97,303 @@ static uint64_t hash_of(uint64_t key)
     return key ^ key >> 32;
 }
 
-static uint32_t part_of(uint64_t hash)
+/* ---- one part, under its lock ---------------------------------------------------------------- */
+
+struct place {
+    struct bucket *bucket; /* NULL: nowhere */
+    uint32_t slot;
+};
+
+static struct bucket *home_of(const struct part *part, uint64_t hash)
 {
-    return (uint32_t)(hash >> 55);
+    return &part->buckets[hash & (part->count - 1)];
 }
 
-static uint32_t find(const struct part *part, uint64_t key, uint64_t hash)
+static struct bucket *next_of(const struct part *part, struct bucket *bucket)
 {
-    uint32_t mask = part->capacity - 1, at = (uint32_t)hash & mask;
-    while (part->entries[at].key != 0 && part->entries[at].key != key)
-        at = (at + 1) & mask;
-    return at;
+    return bucket + 1 == part->buckets + part->count ? part->buckets : bucket + 1;
+}
+
+/* Without a branch on each, which no processor can foresee. SLOTS: none. */
+static uint32_t slot_of(const struct bucket *bucket, uint64_t key)
+{
+    uint32_t hits = (uint32_t)(bucket->key[0] == key) | (uint32_t)(bucket->key[1] == key) << 1 |
+                    (uint32_t)(bucket->key[2] == key) << 2 | 1u << SLOTS;
+    return (uint32_t)__builtin_ctz(hits);
+}
+static_assert(SLOTS == 3, "slot_of compares so many");
+
+static struct place find(const struct part *part, uint64_t key, uint64_t hash)
+{
+    struct bucket *bucket = part->count ? home_of(part, hash) : NULL;
+
+    for (uint32_t i = 0; i < part->count; i++, bucket = next_of(part, bucket)) {
+        uint32_t slot = slot_of(bucket, key);
+        if (slot < SLOTS)
+            return (struct place){bucket, slot};
+        if (!bucket->passed)
+            break;
+    }
+    return (struct place){NULL, 0};
+}
+
+/* A place for a key that has none. There is one. */
+static struct place add(struct part *part, uint64_t key, uint64_t hash)
+{
+    struct bucket *bucket = home_of(part, hash);
+    uint32_t slot;
+
+    for (; (slot = slot_of(bucket, 0)) == SLOTS; bucket = next_of(part, bucket))
+        bucket->passed++;
+    bucket->key[slot] = key;
+    part->used++;
+    return (struct place){bucket, slot};
+}
+
+static void erase(struct part *part, struct place at)
+{
+    struct bucket *bucket = home_of(part, hash_of(at.bucket->key[at.slot]));
+
+    for (; bucket != at.bucket; bucket = next_of(part, bucket))
+        bucket->passed--;
+    bucket->key[at.slot] = 0;
+    part->used--;
 }
 
 static bool grow(struct part *part)
 {
-    struct part next = {.capacity = part->capacity ? part->capacity * 2 : FIRST_CAPACITY,
-                        .used = part->used};
+    struct part next = {.count = part->count ? part->count * 2 : FIRST_BUCKETS};
 
-    next.entries = array_new(next.capacity * sizeof(struct entry));
-    if (!next.entries)
+    next.buckets = array_new(next.count * sizeof(struct bucket));
+    if (!next.buckets)
         return false;
-    for (uint32_t i = 0; i < part->capacity; i++) {
-        const struct entry *entry = &part->entries[i];
-        if (entry->key)
-            next.entries[find(&next, entry->key, hash_of(entry->key))] = *entry;
+    for (uint32_t i = 0; i < part->count * SLOTS; i++) {
+        const struct bucket *from = &part->buckets[i / SLOTS];
+        uint32_t slot = i % SLOTS;
+        if (from->key[slot]) {
+            struct place to = add(&next, from->key[slot], hash_of(from->key[slot]));
+            to.bucket->value[to.slot] = from->value[slot];
+            to.bucket->overhead_bytes[to.slot] = from->overhead_bytes[slot];
+        }
     }
-    if (part->entries)
-        array_free(part->entries, part->capacity * sizeof(struct entry));
+    if (part->buckets)
+        array_free(part->buckets, part->count * sizeof(struct bucket));
     *part = next;
     return true;
 }
 
-/* Takes the entry at `at` out and closes the gap, so that no search stops short. */
-static void remove_at(struct part *part, uint32_t at)
+/* At four fifths: beyond, many would pass their home. */
+static bool make_room(struct part *part)
 {
-    uint32_t mask = part->capacity - 1, hole = at;
+    uint64_t slots = (uint64_t)part->count * SLOTS;
+    return (part->used + 1ull) * 5 <= slots * 4 || grow(part) || part->used < slots;
+}
 
-    for (uint32_t next = (at + 1) & mask; part->entries[next].key; next = (next + 1) & mask) {
-        uint32_t home = (uint32_t)hash_of(part->entries[next].key) & mask;
-        if (((next - home) & mask) >= ((next - hole) & mask)) {
-            part->entries[hole] = part->entries[next];
-            hole = next;
-        }
+static void set(struct place at, const struct alq_entry_value *value)
+{
+    at.bucket->value[at.slot].counted_bytes =
+        alq_min(value->counted_bytes, COUNTED_MAX) & COUNTED_MAX;
+    at.bucket->value[at.slot].context = value->context & 0xffu;
+    at.bucket->value[at.slot].device = value->device & 31u;
+    at.bucket->value[at.slot].kind = value->kind & 15u;
+    at.bucket->overhead_bytes[at.slot] = value->overhead_bytes;
+}
+
+static struct alq_entry_value value_at(struct place at)
+{
+    return (struct alq_entry_value){
+        .counted_bytes = at.bucket->value[at.slot].counted_bytes,
+        .overhead_bytes = at.bucket->overhead_bytes[at.slot],
+        .context = at.bucket->value[at.slot].context,
+        .device = at.bucket->value[at.slot].device,
+        .kind = at.bucket->value[at.slot].kind,
+    };
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* The part of a hash, by bits that its buckets do not use, with its lock held till unlock. */
+static struct part *lock(uint64_t hash)
+{
+    uint32_t number = (uint32_t)(hash >> 55);
+    alq_lock_take(&alq_process_page()->lock_table[number]);
+    return &parts[number];
+}
+static_assert(ALQ_TABLE_SHARDS == 1u << (64 - 55), "lock takes so many bits");
+
+static void unlock(const struct part *part)
+{
+    alq_lock_drop(&alq_process_page()->lock_table[part - parts]);
+}
+
+/* Under the lock of its part. False: no memory. */
+static bool put(struct part *part, uint64_t key, uint64_t hash, const struct alq_entry_value *value)
+{
+    struct place at = find(part, key, hash);
+
+    if (part->taking == key && part->taking_state == ENTRY_STAYS) {
+        part->taking_state = at.bucket ? ENTRY_DISPLACED : ENTRY_NONE;
+        if (at.bucket)
+            displaced[part - parts] = value_at(at);
     }
-    part->entries[hole].key = 0;
-    part->used--;
+    if (!at.bucket && make_room(part))
+        at = add(part, key, hash);
+    if (at.bucket)
+        set(at, value);
+    return at.bucket != NULL;
+}
+
+static bool take(struct part *part, uint64_t key, uint64_t hash, struct alq_entry_value *out)
+{
+    struct place at = find(part, key, hash);
+
+    if (at.bucket) {
+        *out = value_at(at);
+        erase(part, at);
+    }
+    return at.bucket != NULL;
 }
 
 bool alq_table_put(uint64_t handle, const struct alq_entry_value *value)
 {
     uint64_t key = key_of(handle, (enum alq_kind)value->kind), hash = hash_of(key);
-    uint32_t number = part_of(hash);
-    struct part *part = &parts[number];
-    bool ok = true;
-
-    alq_lock_take(&alq_process_page()->lock_table[number]);
-    if ((uint64_t)(part->used + 1) * 5 > (uint64_t)part->capacity * 4)
-        ok = grow(part) || part->used + 1 < part->capacity;
-    if (ok) {
-        struct entry *entry = &part->entries[find(part, key, hash)];
-        part->used += entry->key == 0;
-        entry->key = key;
-        entry->value = *value;
-    }
-    alq_lock_drop(&alq_process_page()->lock_table[number]);
+    struct part *part = lock(hash);
+    bool ok = put(part, key, hash, value);
+    unlock(part);
     return ok;
-}
-
-static bool look(uint64_t handle, enum alq_kind kind, struct alq_entry_value *out, bool take)
-{
-    uint64_t key = key_of(handle, kind), hash = hash_of(key);
-    uint32_t number = part_of(hash);
-    struct part *part = &parts[number];
-    bool found = false;
-
-    alq_lock_take(&alq_process_page()->lock_table[number]);
-    if (part->capacity) {
-        uint32_t at = find(part, key, hash);
-        if (part->entries[at].key) {
-            *out = part->entries[at].value;
-            found = true;
-            if (take)
-                remove_at(part, at);
-        }
-    }
-    alq_lock_drop(&alq_process_page()->lock_table[number]);
-    return found;
 }
 
 bool alq_table_take(uint64_t handle, enum alq_kind kind, struct alq_entry_value *out)
 {
-    return look(handle, kind, out, true);
+    uint64_t key = key_of(handle, kind), hash = hash_of(key);
+    struct part *part = lock(hash);
+    bool is_found = take(part, key, hash, out);
+    unlock(part);
+    return is_found;
+}
+
+void alq_table_take_begin(uint64_t handle, enum alq_kind kind, struct alq_taking *taking)
+{
+    uint64_t key = key_of(handle, kind), hash = hash_of(key);
+    struct part *part = lock(hash);
+
+    *taking = (struct alq_taking){.key = key, .is_first = part->taking == 0};
+    if (!taking->is_first) {
+        taking->is_taken = take(part, key, hash, &taking->value);
+    } else {
+        part->taking = key;
+        part->taking_state = ENTRY_STAYS;
+        if (part->count)
+            __builtin_prefetch(home_of(part, hash), 1);
+    }
+    unlock(part);
+}
+
+bool alq_table_take_end(struct alq_taking *taking, bool is_gone, struct alq_entry_value *out)
+{
+    uint64_t key = taking->key, hash = hash_of(key);
+    struct part *part = lock(hash);
+    bool is_found = false;
+
+    if (!taking->is_first) {
+        *out = taking->value;
+        is_found = taking->is_taken && is_gone;
+        if (taking->is_taken && !is_gone)
+            put(part, key, hash, out);
+    } else {
+        part->taking = 0;
+        if (part->taking_state == ENTRY_DISPLACED) {
+            *out = displaced[part - parts];
+            is_found = true;
+        } else if (part->taking_state == ENTRY_STAYS && is_gone) {
+            is_found = take(part, key, hash, out);
+        }
+    }
+    unlock(part);
+    return is_found;
 }
 
 bool alq_table_get(uint64_t handle, enum alq_kind kind, struct alq_entry_value *out)
 {
-    return look(handle, kind, out, false);
+    uint64_t key = key_of(handle, kind), hash = hash_of(key);
+    struct part *part = lock(hash);
+
+    struct place at = find(part, key, hash);
+    if (at.bucket)
+        *out = value_at(at);
+    unlock(part);
+    return at.bucket != NULL;
 }
 
-uint32_t alq_table_take_context(uint16_t context,
-                                void (*each)(const struct alq_entry_value *, void *), void *data)
+bool alq_table_change(uint64_t handle, enum alq_kind from, enum alq_kind to,
+                      struct alq_entry_value *out)
 {
-    uint32_t count = 0;
+    uint64_t key = key_of(handle, from), hash = hash_of(key);
+    struct part *part = lock(hash);
 
+    struct place at = find(part, key, hash);
+    bool is_it = at.bucket && at.bucket->value[at.slot].kind == from;
+    if (is_it) {
+        at.bucket->value[at.slot].kind = to & 15u;
+        *out = value_at(at);
+    }
+    unlock(part);
+    return is_it;
+}
+
+/* What is taken out of the whole table. */
+struct choice {
+    uint16_t context;   /* of this context; 0: */
+    enum alq_kind kind; /* of this kind, in this range of handles */
+    uint64_t from, bytes;
+};
+
+static bool is_chosen(const struct choice *choice, uint64_t handle,
+                      const struct alq_entry_value *value)
+{
+    if (choice->context)
+        return value->context == choice->context;
+    return value->kind == choice->kind && handle - choice->from < choice->bytes;
+}
+
+static void take_all(const struct choice *choice, alq_table_fn *each, void *data)
+{
     for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        struct part *part = &parts[number];
-        alq_lock_take(&alq_process_page()->lock_table[number]);
-        for (uint32_t at = 0; at < part->capacity;) {
-            /* Closing the gap may bring another entry here: look again. */
-            if (part->entries[at].key && part->entries[at].value.context == context) {
-                struct alq_entry_value value = part->entries[at].value;
-                remove_at(part, at);
-                each(&value, data);
-                count++;
-            } else {
-                at++;
+        struct part *part = lock((uint64_t)number << 55);
+        for (uint32_t i = 0; i < part->count * SLOTS; i++) {
+            struct place at = {&part->buckets[i / SLOTS], i % SLOTS};
+            uint64_t key = at.bucket->key[at.slot];
+            if (!key)
+                continue;
+            struct alq_entry_value value = value_at(at);
+            uint64_t handle = key_of(key, (enum alq_kind)value.kind); /* its own inverse */
+            if (is_chosen(choice, handle, &value)) {
+                erase(part, at);
+                each(handle, &value, data);
             }
         }
-        alq_lock_drop(&alq_process_page()->lock_table[number]);
+        unlock(part);
     }
-    return count;
 }
 
-void alq_table_take_range(enum alq_kind kind, uint64_t from, uint64_t bytes,
-                          void (*each)(uint64_t, const struct alq_entry_value *, void *),
+void alq_table_take_context(uint16_t context, alq_table_fn *each, void *data)
+{
+    const struct choice choice = {.context = context};
+    take_all(&choice, each, data);
+}
+
+void alq_table_take_range(enum alq_kind kind, uint64_t from, uint64_t bytes, alq_table_fn *each,
                           void *data)
 {
-    for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        struct part *part = &parts[number];
-        alq_lock_take(&alq_process_page()->lock_table[number]);
-        for (uint32_t at = 0; at < part->capacity;) {
-            const struct entry entry = part->entries[at];
-            uint64_t handle = key_of(entry.key, kind); /* its own inverse */
-            if (entry.key && entry.value.kind == kind && handle - from < bytes) {
-                remove_at(part, at);
-                each(handle, &entry.value, data);
-            } else {
-                at++;
-            }
-        }
-        alq_lock_drop(&alq_process_page()->lock_table[number]);
-    }
-}
-
-uint64_t alq_table_count(void)
-{
-    uint64_t count = 0;
-    for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        alq_lock_take(&alq_process_page()->lock_table[number]);
-        count += parts[number].used;
-        alq_lock_drop(&alq_process_page()->lock_table[number]);
-    }
-    return count;
+    const struct choice choice = {.kind = kind, .from = from, .bytes = bytes};
+    take_all(&choice, each, data);
 }
 
 void alq_table_forget(void)
 {
     for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        if (parts[number].entries)
-            array_free(parts[number].entries, parts[number].capacity * sizeof(struct entry));
+        if (parts[number].buckets)
+            array_free(parts[number].buckets, parts[number].count * sizeof(struct bucket));
         parts[number] = (struct part){0};
     }
     arena = NULL;

@@ -16,9 +16,9 @@
 /* One process; its minimum and median. */
 static void measure(enum bench_mode mode, double *min, double *median)
 {
-    FILE *output = bench_child_start("gate_child", NULL, mode);
-    int fields = fscanf(output, "launch %lf %lf", min, median);
-    bench_child_end(output);
+    struct bench_child child = bench_child_start("gate_child", NULL, mode);
+    int fields = fscanf(child.from, "launch %lf %lf", min, median);
+    bench_child_end(&child);
     if (fields != 2)
         bench_die("gate_child printed no figures");
 }

@@ -57,10 +57,10 @@ static void cpu(const char *name, const char *program, char *argument, unsigned 
 static double rss(enum bench_mode mode)
 {
     double kib = 0;
-    FILE *output = bench_child_start("init_child", (char[]){"rss"}, mode);
-    if (fscanf(output, "%lf", &kib) != 1)
+    struct bench_child child = bench_child_start("init_child", (char[]){"rss"}, mode);
+    if (fscanf(child.from, "%lf", &kib) != 1)
         bench_die("init_child printed no number");
-    bench_child_end(output);
+    bench_child_end(&child);
     return kib;
 }
 

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The measured program of bench_hook.c: linked with libcuda, so that its calls go the way the
- * dynamic linker bound them. Prints lines "name min median" in nanoseconds an operation, over
- * rounds short enough that a quiet one is among them.
+ * dynamic linker bound them. It does one short block of work for each line that it reads, and
+ * answers with the nanoseconds an operation took, so that the bench can let several of these
+ * programs take turns:
+ *
+ *   launch         kernels that take no time
+ *   live N         frees all that it has and allocates N (no figure: 0)
+ *   pairs N        N times one of the live ones, at random, is freed and another allocated
+ *   refuse, view   refused allocations, cuMemGetInfo
+ *   worst          CPU time of the dearest call on the way to a million live ones and back
+ *
+ * A block that takes too long, under a library that goes through a list at each free, is cut short:
+ * the answer is negative.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,29 +22,24 @@
 
 #include "aliquot/cuda_abi.h"
 
-enum { ROUNDS = 61, LIVE = 10, MILLION = 1000000 };
+enum { CALLS = 500, MILLION = 1000000 };
 
-/* What a measure with a million live allocations may take: a library that goes through a list at
- * each free would need days. It is cut short then, and what comes after is not measured. */
-#define BUDGET_NS 30000000000ull
+#define BLOCK_NS_MAX 5000000000ull
 
-static uint64_t now_ns(void)
+static CUdeviceptr live[MILLION];
+static uint32_t live_count;
+static CUfunction kernel;
+
+static uint64_t clock_ns(clockid_t id)
 {
     struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(id, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static int by_value(const void *a, const void *b)
+static uint64_t now_ns(void)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void print(const char *name, double *rounds, int count)
-{
-    qsort(rounds, (size_t)count, sizeof(*rounds), by_value);
-    printf("%s %.3f %.3f\n", name, rounds[0], rounds[count / 2]);
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 static void need(CUresult rc, const char *what)
@@ -45,27 +50,25 @@ static void need(CUresult rc, const char *what)
     exit(1);
 }
 
-static void launches(void)
+static double launches(void)
 {
-    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                              ".visible .entry busy_us(.param .u64 us)\n{\nret;\n}\n";
-    enum { LAUNCHES = 500 };
-    double rounds[ROUNDS];
     uint64_t us = 1;
     void *params[] = {&us};
-    CUmodule module;
-    CUfunction function;
-    need(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-    need(cuModuleGetFunction(&function, module, "busy_us"), "cuModuleGetFunction");
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t from = now_ns();
-        for (int i = 0; i < LAUNCHES; i++)
-            need(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL),
-                 "cuLaunchKernel");
-        rounds[round] = (double)(now_ns() - from) / LAUNCHES;
-        need(cuCtxSynchronize(), "cuCtxSynchronize");
-    }
-    print("launch", rounds, ROUNDS);
+    uint64_t from = now_ns();
+    for (int i = 0; i < CALLS; i++)
+        need(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+    double ns = (double)(now_ns() - from) / CALLS;
+    need(cuCtxSynchronize(), "cuCtxSynchronize");
+    return ns;
+}
+
+static double make_live(uint32_t count)
+{
+    while (live_count)
+        need(cuMemFree_v2(live[--live_count]), "cuMemFree");
+    for (; live_count < count && live_count < MILLION; live_count++)
+        need(cuMemAlloc_v2(&live[live_count], 512), "cuMemAlloc");
+    return 0;
 }
 
 static uint32_t next_random(void)
@@ -75,109 +78,88 @@ static uint32_t next_random(void)
     return seed >> 8;
 }
 
+static double pairs(uint32_t count)
+{
+    uint64_t from = now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = next_random() % live_count;
+        need(cuMemFree_v2(live[at]), "cuMemFree");
+        need(cuMemAlloc_v2(&live[at], 512), "cuMemAlloc");
+        if (i % 100 == 99 && now_ns() - from > BLOCK_NS_MAX)
+            return -(double)(now_ns() - from) / (i + 1);
+    }
+    return (double)(now_ns() - from) / count;
+}
+
+static double refusals(void)
+{
+    CUdeviceptr p;
+    uint64_t from = now_ns();
+    for (int i = 0; i < CALLS; i++)
+        if (cuMemAlloc_v2(&p, 1ull << 40) != CUDA_ERROR_OUT_OF_MEMORY)
+            need(CUDA_ERROR_INVALID_VALUE, "a terabyte");
+    return (double)(now_ns() - from) / CALLS;
+}
+
+static double views(void)
+{
+    size_t free_bytes, total_bytes;
+    uint64_t from = now_ns();
+    for (int i = 0; i < CALLS; i++)
+        need(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+    return (double)(now_ns() - from) / CALLS;
+}
+
 /* CPU time of this thread, so that another process on the core does not count. */
-static uint64_t cpu_ns(void)
+static double worst(void)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-/* The dearest single allocation and free on the way to a million live ones and back, over a few
- * ways. */
-static void worst(void)
-{
-    static CUdeviceptr all[MILLION];
-    double worst_ns[3];
-    uint64_t end = now_ns() + BUDGET_NS;
-    for (int way = 0; way < 3; way++) {
-        worst_ns[way] = 0;
-        uint64_t last = cpu_ns();
-        for (int i = 0; i < 2 * MILLION; i++) {
-            if (i < MILLION)
-                need(cuMemAlloc_v2(&all[i], 512), "cuMemAlloc");
-            else
-                need(cuMemFree_v2(all[i - MILLION]), "cuMemFree");
-            uint64_t now = cpu_ns();
-            if ((double)(now - last) > worst_ns[way])
-                worst_ns[way] = (double)(now - last);
-            last = now;
-            if (i % 1000 == 0 && now_ns() > end) {
-                print("worst.1000000", worst_ns, way + 1);
-                exit(0);
-            }
-        }
+    uint64_t worst_ns = 0, last = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    for (uint32_t i = 0; i < 2 * MILLION; i++) {
+        if (i < MILLION)
+            need(cuMemAlloc_v2(&live[i], 512), "cuMemAlloc");
+        else
+            need(cuMemFree_v2(live[i - MILLION]), "cuMemFree");
+        uint64_t now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        if (now - last > worst_ns)
+            worst_ns = now - last;
+        last = now;
     }
-    print("worst.1000000", worst_ns, 3);
+    return (double)worst_ns;
 }
 
-/* One of the live ones, at random, is freed and another made; `live` of them all the time. */
-static void allocations(const char *name, uint32_t live, int rounds_wanted, int pairs)
+int main(void)
 {
-    CUdeviceptr *all = calloc(live, sizeof(*all));
-    double rounds[ROUNDS];
-    uint64_t end = now_ns() + BUDGET_NS;
-    for (uint32_t i = 0; i < live; i++)
-        need(cuMemAlloc_v2(&all[i], 512), "cuMemAlloc");
-    for (int round = 0; round < rounds_wanted; round++) {
-        uint64_t from = now_ns();
-        for (int i = 0; i < pairs; i++) {
-            uint32_t at = next_random() % live;
-            need(cuMemFree_v2(all[at]), "cuMemFree");
-            need(cuMemAlloc_v2(&all[at], 512), "cuMemAlloc");
-            if (i % 1000 == 999 && now_ns() > end) {
-                rounds[round] = (double)(now_ns() - from) / (i + 1);
-                print(name, rounds, round + 1);
-                exit(0);
-            }
-        }
-        rounds[round] = (double)(now_ns() - from) / pairs;
-    }
-    print(name, rounds, rounds_wanted);
-    for (uint32_t i = 0; i < live; i++)
-        cuMemFree_v2(all[i]);
-    free(all);
-}
-
-static void refusals(void)
-{
-    double rounds[ROUNDS];
-    for (int round = 0; round < ROUNDS; round++) {
-        CUdeviceptr p;
-        uint64_t from = now_ns();
-        for (int i = 0; i < 500; i++)
-            if (cuMemAlloc_v2(&p, 1ull << 40) != CUDA_ERROR_OUT_OF_MEMORY)
-                exit(1);
-        rounds[round] = (double)(now_ns() - from) / 500;
-    }
-    print("refuse", rounds, ROUNDS);
-}
-
-static void views(void)
-{
-    double rounds[ROUNDS];
-    for (int round = 0; round < ROUNDS; round++) {
-        size_t free_bytes, total_bytes;
-        uint64_t from = now_ns();
-        for (int i = 0; i < 500; i++)
-            need(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
-        rounds[round] = (double)(now_ns() - from) / 500;
-    }
-    print("view", rounds, ROUNDS);
-}
-
-int main(int argc, char **argv)
-{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".visible .entry busy_us(.param .u64 us)\n{\nret;\n}\n";
+    char line[64], word[16];
     CUcontext context;
+    CUmodule module;
+
     need(cuInit(0), "cuInit");
     need(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
-    launches();
-    allocations("alloc_free.10", LIVE, ROUNDS, 500);
-    refusals();
-    views();
-    if (argc > 1 && !strcmp(argv[1], "million")) {
-        allocations("alloc_free.1000000", MILLION, 11, 20000);
-        worst();
+    need(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    need(cuModuleGetFunction(&kernel, module, "busy_us"), "cuModuleGetFunction");
+    while (fgets(line, sizeof(line), stdin)) {
+        uint32_t count = 0;
+        double ns = 0;
+        if (sscanf(line, "%15s %u", word, &count) < 1)
+            return 2;
+        if (!strcmp(word, "launch"))
+            ns = launches();
+        else if (!strcmp(word, "live"))
+            ns = make_live(count);
+        else if (!strcmp(word, "pairs"))
+            ns = pairs(count);
+        else if (!strcmp(word, "refuse"))
+            ns = refusals();
+        else if (!strcmp(word, "view"))
+            ns = views();
+        else if (!strcmp(word, "worst"))
+            ns = worst();
+        else
+            return 2;
+        printf("%.3f\n", ns);
+        fflush(stdout);
     }
     return 0;
 }

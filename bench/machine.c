@@ -22,7 +22,7 @@ static char build[PATH_MAX - 256];
 static char directory[64];
 static const char *peer; /* another library in place of ours, or NULL */
 static uint32_t share_pct;
-static pid_t simgpud, child;
+static pid_t simgpud;
 
 void bench_machine_close(void)
 {
@@ -186,8 +186,8 @@ static void tell_peer(enum bench_mode mode, char **env)
     }
 }
 
-/* The process becomes the program; its standard output is `output`. */
-static void become(const char *program, char *argument, enum bench_mode mode, int output)
+/* The process becomes the program with these as its standard input and output. */
+static void become(const char *program, char *argument, enum bench_mode mode, int input, int output)
 {
     char path[PATH_MAX], libraries[PATH_MAX], socket[PATH_MAX], root[PATH_MAX], preload[PATH_MAX];
     char *env[8] = {libraries, socket};
@@ -211,37 +211,39 @@ static void become(const char *program, char *argument, enum bench_mode mode, in
     char *args[] = {path, argument, NULL};
     if (peer && mode != BENCH_BARE) /* it may write a line for each refusal */
         dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
+    dup2(input, 0);
     dup2(output, 1);
     execve(path, args, env);
     _exit(127);
 }
 
-FILE *bench_child_start(const char *program, char *argument, enum bench_mode mode)
+struct bench_child bench_child_start(const char *program, char *argument, enum bench_mode mode)
 {
-    int ends[2];
+    int input[2], output[2];
 
-    if (pipe(ends))
+    if (pipe2(input, O_CLOEXEC) || pipe2(output, O_CLOEXEC))
         bench_die("pipe");
-    child = fork();
-    if (child == 0)
-        become(program, argument, mode, ends[1]);
-    close(ends[1]);
-    FILE *output = fdopen(ends[0], "r");
-    if (!output)
-        bench_die("fdopen");
-    return output;
+    pid_t pid = fork();
+    if (pid == 0)
+        become(program, argument, mode, input[0], output[1]);
+    close(input[0]);
+    close(output[1]);
+    struct bench_child child = {fdopen(input[1], "w"), fdopen(output[0], "r"), pid};
+    if (pid < 0 || !child.to || !child.from)
+        bench_die(program);
+    return child;
 }
 
 double bench_cpu_us(const char *program, char *argument, enum bench_mode mode, unsigned count)
 {
     double us = 0;
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC), status, failed = 0;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), status, failed = 0;
     struct rusage usage;
 
     for (unsigned i = 0; i < count; i++) {
         pid_t pid = fork();
         if (pid == 0)
-            become(program, argument, mode, null);
+            become(program, argument, mode, null, null);
         if (pid < 0)
             bench_die("fork");
     }
@@ -261,11 +263,12 @@ double bench_cpu_us(const char *program, char *argument, enum bench_mode mode, u
     return us / count;
 }
 
-void bench_child_end(FILE *output)
+void bench_child_end(const struct bench_child *child)
 {
     int status = 0;
-    fclose(output);
-    if (waitpid(child, &status, 0) != child)
+    fclose(child->to);
+    fclose(child->from);
+    if (waitpid(child->pid, &status, 0) != child->pid)
         bench_die("waitpid");
     if (status) {
         fprintf(stderr, "%s: the measured program ended with wait status %d\n", bench_name, status);

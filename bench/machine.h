@@ -34,11 +34,15 @@ void bench_share_counters(struct alq_counters *out); /* ours alone has some */
 
 enum bench_mode { BENCH_BARE, BENCH_NO_SHARE, BENCH_SHARE, BENCH_MODES };
 
+struct bench_child {
+    FILE *to, *from; /* its standard input and output */
+    pid_t pid;
+};
+
 /* Starts <build>/bench/<program> with at most one argument (NULL: none): bare, under the library
- * without a share, or with it. Returns its output; bench_child_end closes that and wants status 0.
- */
-FILE *bench_child_start(const char *program, char *argument, enum bench_mode mode);
-void bench_child_end(FILE *output);
+ * without a share, or with it. bench_child_end closes its input and output and wants status 0. */
+struct bench_child bench_child_start(const char *program, char *argument, enum bench_mode mode);
+void bench_child_end(const struct bench_child *child);
 
 /* CPU time of one process on average, in microseconds from exec to exit: `count` of them at once. A
  * program with a slash is taken as it is. */

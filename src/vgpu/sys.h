@@ -23,6 +23,7 @@
 #define ALQ_MAP_SHARED 1
 #define ALQ_MAP_PRIVATE 2
 #define ALQ_MAP_ANONYMOUS 0x20
+#define ALQ_MAP_POPULATE 0x8000
 #define ALQ_MADV_WIPEONFORK 18
 
 #if defined(__x86_64__)

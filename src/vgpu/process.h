@@ -13,7 +13,7 @@
 
 #include "vgpu/atomics.h"
 
-#define ALQ_TABLE_SHARDS 512u /* so many that growing one at a million allocations is short */
+#define ALQ_TABLE_LOCKS 512u
 
 struct alq_process_page {
     _Atomic uint32_t alive;       /* 1 while this is the image that filled it */
@@ -25,7 +25,7 @@ struct alq_process_page {
     struct alq_lock lock_pool;    /* pools and graphs' memory */
     struct alq_lock lock_arena;   /* memory of the tables */
     struct alq_lock lock_compute; /* src/vgpu/compute */
-    struct alq_lock lock_table[ALQ_TABLE_SHARDS];
+    struct alq_lock lock_table[ALQ_TABLE_LOCKS];
 };
 static_assert(sizeof(struct alq_process_page) <= 4096, "one page");
 

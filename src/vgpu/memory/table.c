@@ -8,7 +8,8 @@
 #include "vgpu/process.h"
 
 #define FIRST_BUCKETS 2u
-#define ARENA_BYTES 65536u
+#define PARTS 2048u /* so many that growing one at a million allocations is short */
+#define PART_SHIFT 53
 #define SLOTS 3u
 
 #define COUNTED_BITS 47
@@ -41,42 +42,80 @@ struct part {
     enum { ENTRY_STAYS, ENTRY_DISPLACED, ENTRY_NONE } taking_state;
 };
 
-static struct part parts[ALQ_TABLE_SHARDS];
-static struct alq_entry_value displaced[ALQ_TABLE_SHARDS]; /* of each part's `taking` */
+static struct part parts[PARTS];
+static struct alq_entry_value displaced[PARTS]; /* of each part's `taking` */
 
-/* Small arrays are cut from chunks, in whole lines; under lock_arena. What is outgrown is lost:
- * less than 4 KiB a part in all. */
-static uint8_t *arena;
-static size_t arena_left;
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+#define CHUNK_BYTES 65536u /* and its alignment */
+
+/* Small arrays are cut from chunks, in whole lines. Parts grow at about the same time, so those of
+ * a chunk are outgrown together. Under lock_arena. */
+struct chunk {
+    uint32_t used; /* bytes, this line too */
+    uint32_t live; /* arrays; one more while new ones are cut from it */
+    uint8_t reserved[56];
+};
+static_assert(sizeof(struct chunk) == 64, "a line");
+
+static struct chunk *chunk_now;
+
+static void chunk_put(struct chunk *chunk)
+{
+    if (--chunk->live == 0)
+        alq_sys_munmap(chunk, CHUNK_BYTES);
+}
+
+static struct chunk *chunk_new(void)
+{
+    uint8_t *at = alq_sys_anon(2 * CHUNK_BYTES);
+    if (!at)
+        return NULL;
+    size_t before = -(uintptr_t)at % CHUNK_BYTES;
+    if (before)
+        alq_sys_munmap(at, before);
+    alq_sys_munmap(at + before + CHUNK_BYTES, CHUNK_BYTES - before);
+    struct chunk *chunk = (struct chunk *)(void *)(at + before);
+    *chunk = (struct chunk){.used = sizeof(*chunk), .live = 1};
+    return chunk;
+}
+
+static void *cut(uint32_t bytes)
+{
+    if (!chunk_now || CHUNK_BYTES - chunk_now->used < bytes) {
+        struct chunk *chunk = chunk_new();
+        if (!chunk)
+            return NULL;
+        if (chunk_now)
+            chunk_put(chunk_now);
+        chunk_now = chunk;
+    }
+    void *at = (uint8_t *)chunk_now + chunk_now->used;
+    chunk_now->used += bytes;
+    chunk_now->live++;
+    return at;
+}
 
 static void *array_new(size_t bytes)
 {
-    void *at = NULL;
-
     if (bytes >= 4096) /* with its pages: growing is half as long as with a fault for each */
         return alq_sys_mmap(bytes, ALQ_PROT_READ | ALQ_PROT_WRITE,
                             ALQ_MAP_PRIVATE | ALQ_MAP_ANONYMOUS | ALQ_MAP_POPULATE, -1);
     alq_lock_take(&alq_process_page()->lock_arena);
-    if (arena_left < bytes) {
-        uint8_t *chunk = alq_sys_anon(ARENA_BYTES);
-        if (chunk) {
-            arena = chunk;
-            arena_left = ARENA_BYTES;
-        }
-    }
-    if (arena_left >= bytes) {
-        at = arena;
-        arena += bytes;
-        arena_left -= bytes;
-    }
+    void *at = cut((uint32_t)bytes);
     alq_lock_drop(&alq_process_page()->lock_arena);
     return at;
 }
 
 static void array_free(void *at, size_t bytes)
 {
-    if (bytes >= 4096)
+    if (bytes >= 4096) {
         alq_sys_munmap(at, bytes);
+        return;
+    }
+    alq_lock_take(&alq_process_page()->lock_arena);
+    chunk_put((struct chunk *)(void *)((uint8_t *)at - (uintptr_t)at % CHUNK_BYTES));
+    alq_lock_drop(&alq_process_page()->lock_arena);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -177,9 +216,14 @@ static bool grow(struct part *part)
             to.bucket->overhead_bytes[to.slot] = from->overhead_bytes[slot];
         }
     }
-    if (part->buckets)
-        array_free(part->buckets, part->count * sizeof(struct bucket));
-    *part = next;
+    struct bucket *outgrown = part->buckets;
+    size_t bytes = part->count * sizeof(struct bucket);
+    /* A fork in between finds no array, rather than one of another size or one that is gone. */
+    __atomic_store_n(&part->count, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&part->buckets, next.buckets, __ATOMIC_RELEASE);
+    __atomic_store_n(&part->count, next.count, __ATOMIC_RELEASE);
+    if (outgrown)
+        array_free(outgrown, bytes);
     return true;
 }
 
@@ -213,18 +257,23 @@ static struct alq_entry_value value_at(struct place at)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+static struct alq_lock *lock_of(const struct part *part)
+{
+    return &alq_process_page()->lock_table[(size_t)(part - parts) % ALQ_TABLE_LOCKS];
+}
+
 /* The part of a hash, by bits that its buckets do not use, with its lock held till unlock. */
 static struct part *lock(uint64_t hash)
 {
-    uint32_t number = (uint32_t)(hash >> 55);
-    alq_lock_take(&alq_process_page()->lock_table[number]);
-    return &parts[number];
+    struct part *part = &parts[hash >> PART_SHIFT];
+    alq_lock_take(lock_of(part));
+    return part;
 }
-static_assert(ALQ_TABLE_SHARDS == 1u << (64 - 55), "lock takes so many bits");
+static_assert(PARTS == 1u << (64 - PART_SHIFT), "lock takes so many bits");
 
 static void unlock(const struct part *part)
 {
-    alq_lock_drop(&alq_process_page()->lock_table[part - parts]);
+    alq_lock_drop(lock_of(part));
 }
 
 /* Under the lock of its part. False: no memory. */
@@ -359,8 +408,8 @@ static bool is_chosen(const struct choice *choice, uint64_t handle,
 
 static void take_all(const struct choice *choice, alq_table_fn *each, void *data)
 {
-    for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        struct part *part = lock((uint64_t)number << 55);
+    for (uint64_t number = 0; number < PARTS; number++) {
+        struct part *part = lock(number << PART_SHIFT);
         for (uint32_t i = 0; i < part->count * SLOTS; i++) {
             struct place at = {&part->buckets[i / SLOTS], i % SLOTS};
             uint64_t key = at.bucket->key[at.slot];
@@ -392,11 +441,12 @@ void alq_table_take_range(enum alq_kind kind, uint64_t from, uint64_t bytes, alq
 
 void alq_table_forget(void)
 {
-    for (uint32_t number = 0; number < ALQ_TABLE_SHARDS; number++) {
-        if (parts[number].buckets)
-            array_free(parts[number].buckets, parts[number].count * sizeof(struct bucket));
+    for (uint32_t number = 0; number < PARTS; number++) {
+        size_t bytes = parts[number].count * sizeof(struct bucket);
+        if (bytes >= 4096)
+            array_free(parts[number].buckets, bytes);
         parts[number] = (struct part){0};
     }
-    arena = NULL;
-    arena_left = 0;
+    chunk_now =
+        NULL; /* how many live in the chunks, a thread of the parent may just have counted */
 }

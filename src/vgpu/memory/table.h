@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this process has allocated: from a pointer or handle of the driver to its size and device.
- * A hash table in 512 parts, each with its own lock and its own growth, so that a million entries
- * grow without a long pause (a part moves a few thousand entries at a time) and threads seldom
- * meet. Three entries lie in a line of the processor's cache; once there are some, a live one takes
- * 27 to 54 bytes. Memory comes from mmap alone. A fork child starts with an empty table: what it
- * inherits is its parent's.
+ * A hash table in 2048 parts, each with its own growth, so that a million entries grow without a
+ * long pause (a part moves a few hundred at a time), under 512 locks, so that threads seldom meet.
+ * Three entries lie in a line of the processor's cache; once there are some, a live one takes 27 to
+ * 54 bytes. Memory comes from mmap alone. A fork child starts with an empty table: what it inherits
+ * is its parent's.
  */
 #ifndef ALQ_VGPU_MEMORY_TABLE_H
 #define ALQ_VGPU_MEMORY_TABLE_H

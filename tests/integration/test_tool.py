@@ -337,6 +337,24 @@ class Tool(unittest.TestCase):
         self.assertIn("only that user and root may delete it", err)
         self.assertEqual(self.world.tool("claim", "delete", "big", user=BOB)[0], 0)
 
+    def test_nobody_but_its_user_reaches_the_files_of_a_share(self):
+        self.need_users()
+        alice = self.world.start_program("cat", user=ALICE)
+        self.addCleanup(self.end, alice)
+        directory = self.world.run_of(alice)["devices"][0]["directory"]
+
+        def tries(user, what):
+            return subprocess.run(self.world.by(user, ["sh", "-c", f"cd {directory} && {what}"]), capture_output=True, check=False).returncode == 0
+
+        def check():
+            self.assertTrue(tries(ALICE, "cat control usage && : >>usage"))
+            for user, what in ((BOB, "true"), (BOB, "cat control"), (ALICE, ": >>control"), (ALICE, "touch other"), (ALICE, "rm control")):
+                self.assertFalse(tries(user, what), (user, what))
+        check()
+        share = self.world.run_of(alice)["devices"][0]["share"]
+        self.assertEqual(self.world.tool("set", share, "--cores", "40")[0], 0)
+        check()
+
     def test_no_more_is_given_than_there_is_when_all_ask_at_once(self):
         self.need_users()
         script = [TOOL, "run", "--gpu", "0", "--memory", "30Gi", "--cores", "20", "--", "cat"]
@@ -397,6 +415,8 @@ class Tool(unittest.TestCase):
         self.world.start()
         self.assertEqual(wait_for("the claim after a reboot", lambda: [c for c in self.world.claims() if c["prepared"]]), [before])
         self.assertEqual(limits(before["devices"][0]["directory"]), (8 * GiB, 20))
+        usage = os.path.join(before["devices"][0]["directory"], "usage")
+        wait_for("its user's access", lambda: not subprocess.run(self.world.by(ALICE, ["test", "-w", usage]), check=False).returncode)
         self.assertTrue(self.world.spec(before["uid"]))
         self.assertEqual(self.world.tool("claim", "delete", "kept", user=ALICE)[0], 0)
 
@@ -422,12 +442,21 @@ class Tool(unittest.TestCase):
         self.assertIn(f"cuda_device_total_bytes={6 * GiB} ", got.stdout)
 
     def test_claim_in_use_is_not_deleted(self):
-        process = self.world.start_program("sh", "-c", f"{DEMO}/alq-demo-bisect --hold-seconds 100 & pid=$!; read line; kill $pid")
-        uid = self.world.run_of(process)["uid"]
-        wait_for("its use", lambda: "in use" in self.world.tool("claim", "delete", uid)[2])
-        self.assertIsNotNone(self.world.run_of(process))
-        process.stdin.write("\n")
-        self.end(process)
+        self.assertEqual(self.apply(CLAIM % ("used", DRIVER, "20", "8Gi"))[0], 0)
+        user = subprocess.Popen([DEMO / "alq-demo-bisect", "--hold-seconds", "100"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                env={**self.world.environment(), "LD_PRELOAD": str(BUILD / "src/vgpu/libvgpu.so"),
+                                     "ALIQUOT_SHARE_ROOT": self.world.path("run/standalone/shares")})
+        self.addCleanup(self.world.tool, "claim", "delete", "used")
+        self.addCleanup(lambda: (user.kill(), user.wait(), user.stdout.close()))
+        self.assertIn(b"bisect", user.stdout.readline())
+        status, _, err = self.world.tool("claim", "delete", "used")
+        self.assertEqual((status, err), (1, "aliquot: claim used is in use: end the programs that use the GPU by it first\n"))
+
+    def test_claim_of_a_run_is_deleted_by_nobody_else(self):
+        process = self.world.start_program("cat")
+        self.addCleanup(self.end, process)
+        self.assertRegex(self.world.tool("claim", "delete", self.world.run_of(process)["uid"])[2],
+                         rf"^aliquot: claim run-\S+ is aliquot run's and ends with it \(process {process.pid}\)\n$")
 
     # ---- bad input
 

@@ -208,10 +208,13 @@ int alq_share_dir_ensure(const struct alq_config *cfg, const struct alq_share_sp
     int rc = alq_file_mkdirs(root, 0755, err);
     if (rc)
         return rc;
-    if (mkdir(path, 0755) && errno != EEXIST)
+    /* Without a cluster its user is let in by an access list (standalone/access.h), whose mask a
+     * chmod would change. */
+    const mode_t mode = cfg->is_standalone ? 0700 : 0755;
+    if (mkdir(path, mode) && errno != EEXIST)
         return alq_err_errno(err, errno, "share directory %s", path);
     alq_auto_close int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (dir < 0 || fchmod(dir, 0755))
+    if (dir < 0 || (!cfg->is_standalone && fchmod(dir, mode)))
         return alq_err_errno(err, errno, "share directory %s", path);
     int news[3] = {0};
     alq_auto_close int fd = -1;

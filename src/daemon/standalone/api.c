@@ -297,6 +297,9 @@ static void on_claim(void *arg, struct alq_http_call *call, const struct alq_htt
     } else if (!request->peer->is_admin && request->peer->uid != local->owner) {
         alq_http_fail(call, 403, "claim %.80s is user %u's; only that user and root may delete it",
                       local->id.name, (unsigned)local->owner);
+    } else if (local->process.pid && !local->is_over && local->process.pid != request->peer->pid) {
+        alq_http_fail(call, 409, "claim %.80s is aliquot run's and ends with it (process %d)",
+                      local->id.name, (int)local->process.pid);
     } else if (!s->prepare) {
         alq_http_fail(call, 503, "aliquotd is starting; try again");
     } else {

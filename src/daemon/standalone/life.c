@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "daemon/clock.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/prepare/share_dir.h"
+#include "daemon/standalone/access.h"
 #include "daemon/state/claim_spec.h"
 #include "daemon/work.h"
 
@@ -136,6 +138,24 @@ static int watch(struct alq_standalone *s, struct alq_local *local, int fd)
     return -1;
 }
 
+/* ---- access -----------------------------------------------------------------------------------
+ */
+
+static int let_user_in(const struct alq_standalone *s, const struct alq_local *local,
+                       const struct alq_claim_spec *spec, struct alq_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && local->owner && i < spec->share_count; i++) {
+        if (!alq_share_is_enforced(s->parts.cfg, &spec->shares[i]))
+            continue;
+        alq_auto_free char *dir =
+            alq_str_printf("%s/shares/%s", s->parts.cfg->run_dir, spec->shares[i].share_id);
+        rc = dir ? alq_access_grant(dir, local->owner, err)
+                 : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    }
+    return rc;
+}
+
 /* ---- begin ------------------------------------------------------------------------------------
  */
 
@@ -169,10 +189,13 @@ static void on_begun(void *arg, const struct alq_claim_spec *spec, const struct 
 {
     struct step *step = arg;
     struct alq_local *local = step->local;
+    struct alq_err why = ALQ_ERR_INIT;
     if (err) {
         begin_failed(step, err, 1);
         return;
     }
+    if (let_user_in(step->of, local, spec, &why))
+        alq_warn(ALQ_LOG_KV({"uid", local->id.uid}), "its user cannot use it: %s", why.text);
     local->is_busy = 0;
     local->is_prepared = 1;
     if (step->process_fd >= 0 && watch(step->of, local, alq_steal_fd(&step->process_fd))) {
@@ -292,10 +315,12 @@ void alq_life_end(struct alq_standalone *s, struct alq_local *local, alq_life_cb
 
 static void on_resumed(void *arg, const struct alq_claim_spec *spec, const struct alq_err *err)
 {
-    (void)spec;
     struct alq_local *local = arg;
+    struct alq_err why = ALQ_ERR_INIT;
     local->is_busy = 0;
     local->is_prepared = !err;
+    if (!err && let_user_in(local->of, local, spec, &why))
+        alq_warn(ALQ_LOG_KV({"uid", local->id.uid}), "its user cannot use it: %s", why.text);
     if (!err || !local->of->prepare)
         return;
     arm(local, RESUME_MS << (local->failures < 6 ? local->failures : 6));

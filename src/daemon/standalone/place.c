@@ -124,7 +124,10 @@ static void place_run(struct alq_job *job)
         return;
     }
     json_t *allocation = json_object_get(found, alq_json_str(p->object, "metadata.uid"));
-    if (json_object_set_new(p->object, "status", json_pack("{s:O}", "allocation", allocation)))
+    if (json_object_set_new(p->object, "status",
+                            json_pack("{s:O, s:[{s:s, s:O*}]}", "allocation", allocation,
+                                      "reservedFor", "resource", "users", "name",
+                                      alq_json_at(p->object, "metadata.namespace"))))
         alq_err_set(&p->err, ALQ_ENOMEM, "out of memory");
 }
 

@@ -21,7 +21,80 @@ def tree(*suffixes):
     yield from (p for p in REPO.glob("*") if p.is_file() and p.suffix in suffixes)
 
 
+PROGRAM = re.compile(r"(?: {4}|\t)\s*((?:make|apt-get|git|kubectl|helm|aliquotd?|podman|docker|ctr|kind|systemctl|curl|meson|ninja|"
+                     r"(?:tests|tools|demo|bench|deploy)/\S+|alq-\S+)(?: .*)?)$")
+
+
+def commands():
+    """(page, command, whether it is marked) of README.md and docs/; what follows two blanks is a comment."""
+    for page in (REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))):
+        for line in page.read_text().splitlines():
+            found = PROGRAM.match(line)
+            if found and not found[1].startswith("kind: "):
+                yield page.name, re.split(r"  |\s#", found[1])[0].strip(), "not run here: " in line
+
+
+class Commands(unittest.TestCase):
+    """Every command of the documents is run by somebody, or says why not."""
+
+    @classmethod
+    def setUpClass(cls):
+        rows = [line.split(" | ") for line in (REPO / "tests/doc_commands.txt").read_text().splitlines() if line and line[0] != "#"]
+        cls.runners = dict(rows)
+        assert len(cls.runners) == len(rows), "a command stands twice"
+
+    def test_every_command_is_run_or_marked_and_they_are_counted(self):
+        found = list(commands())
+        nobody = [f"{page}: {command}" for page, command, is_marked in found if not is_marked and command not in self.runners]
+        self.assertEqual(nobody, [], "name who runs them in tests/doc_commands.txt, or mark them \"not run here: reason\"")
+        self.assertEqual(set(self.runners) - {command for _, command, is_marked in found if not is_marked}, set(), "rows of commands that are gone")
+        marked = sum(is_marked for _, _, is_marked in found)
+        count = f"{len(found)} commands: {len(found) - marked} are run by a test or by CI, {marked} are marked"
+        self.assertTrue(count in (REPO / "docs/README.md").read_text(), f"docs/README.md has another count than: {count}")
+
+    def test_who_runs_them_exists(self):
+        for command, runner in self.runners.items():
+            path, _, name = runner.partition("::")
+            text = (REPO / path).read_text()
+            if name:
+                self.assertTrue(re.search(rf"(?m)^\s*def {name}\(", text), f"{command}: there is no {name} in {path}")
+            else:
+                self.assertTrue(command == "make" or command in text, f"{path} does not run {command}")
+
+    def test_commands_for_suites_are_understood(self):
+        said = subprocess.run([REPO / "tests/run.py", "--list", "--build", BUILD], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertIn("unit/base", said)
+
+
 class Documents(unittest.TestCase):
+    def test_errors_that_are_explained_are_errors_that_there_are(self):
+        """Each text of docs/troubleshooting.md, its parts between "..." in this order, in a string of the sources."""
+        sources = "".join(path.read_text() for folder in ("daemon", "cli", "alloc") for path in (REPO / "src" / folder).rglob("*.c"))
+        strings = re.sub(r'"\s*\n\s*"', "", sources)
+        strings = re.sub(r'"\s*PRI\w+\s*"', "", re.sub(r'"\s+PRI(\w+)\s+"', "", strings))
+        missing, count = [], 0
+        for text in re.findall(r"(?m)^\| `([^`]+)`", (REPO / "docs/troubleshooting.md").read_text()):
+            if text.startswith("CUDA_ERROR"):
+                continue
+            count += 1
+            parts = [re.escape(part.strip()) for part in text.split("...") if part.strip()]
+            if not re.search(r'[^"\n]*'.join(parts), strings):
+                missing.append(text)
+        self.assertGreater(count, 25)
+        self.assertEqual(missing, [])
+
+    def test_files_and_functions_that_documents_name_exist(self):
+        """Paths in backquotes, and on the walk of a claim the functions in the files beside them."""
+        missing = []
+        for page in sorted((REPO / "docs").glob("*.md")):
+            for path in re.findall(r"`((?:src|tests|demo|sim|bench|tools|deploy|include)/[\w/.-]+)`", page.read_text()):
+                if not (REPO / path).exists():
+                    missing.append(f"{page.name}: {path}")
+        for name, path in re.findall(r"`(\w+)` in `(src/[\w/.]+)`", (REPO / "docs/development.md").read_text()):
+            if not re.search(rf"\b{name}\b", (REPO / path).read_text()):
+                missing.append(f"{name} in {path}")
+        self.assertEqual(missing, [])
+
     def test_share_abi_page_is_what_the_header_gives(self):
         made = subprocess.run([REPO / "tools/share_abi.py"], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual((REPO / "docs/share-abi.md").read_text(), made, "run tools/share_abi.py >docs/share-abi.md")

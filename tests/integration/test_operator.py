@@ -154,6 +154,19 @@ class Explain(unittest.TestCase):
         for line in out.splitlines():
             self.assertRegex(line, r"^(error|warning|ok) +[a-z]+\.[a-z0-9-]+ +\S|^ +-> \S")
 
+    # ---- JSON
+
+    def test_every_field_is_documented(self):
+        """In backquotes in docs/cli.md or docs/admin.md, whatever command gives it."""
+        claim = self.claim("fields", "pod-f", memory="1Gi")
+        self.peer.prepare(claim)
+        pages = (REPO / "docs/cli.md").read_text() + (REPO / "docs/admin.md").read_text()
+        for args in (("shares",), ("top",), ("explain", "fields"), ("doctor",), ("version",), ("set", f"{claim[2]}-0", "--cores", "5"), ("--help",)):
+            fields = set()
+            json.loads(self.tool(*args, "--output", "json", path=self.programs())[1], object_pairs_hook=lambda pairs: fields.update(k for k, _ in pairs))
+            self.assertGreater(len(fields), 2)
+            self.assertEqual({f for f in fields if f"`{f}`" not in pages}, set(), args)
+
     # ---- completion
 
     def complete(self, *words):
@@ -183,6 +196,16 @@ class Explain(unittest.TestCase):
         self.assertEqual(done.stdout.split("\n")[0], "json")
         self.assertLessEqual({"set", "shares"}, set(done.stdout.split("\n")))
         self.assertIn("complete -F _aliquot aliquot", done.stdout)
+
+    def test_completion_of_fish_and_zsh_gives_what_the_tool_offers(self):
+        """Where they are installed; zsh with stand-ins for its own functions."""
+        scripts = REPO / "src/cli/completion"
+        zsh = f"_describe() {{ print -rl -- \"${{(@P)2}}\"; }}; f() {{ . {scripts}/_aliquot }}; words=(aliquot top --sort c); CURRENT=4; f"
+        for shell, options, script in (("fish", ("--no-config",), f"source {scripts}/aliquot.fish; complete -C 'aliquot top --sort c'"), ("zsh", ("-f",), zsh)):
+            if shutil.which(shell):
+                done = subprocess.run([shell, *options, "-c", script], capture_output=True, text=True, timeout=30, check=True,
+                                      env={"PATH": f"{TOOL.parent}:{os.environ['PATH']}", "HOME": self.world.root, "TERM": "dumb"})
+                self.assertEqual(done.stdout.strip(), "compute", shell)
 
     def test_completion_scripts_are_sound(self):
         """bash is here; zsh and fish where they are installed."""

@@ -96,7 +96,7 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
     uint64_t until = now + ALQ_OWN_WAIT_NS, step = 20000;
     const uint32_t *word = &dev->shares[0].control->wake;
     while (now < until && atomic_load_explicit(&c->captures, RELAXED) == 0) {
-        read_back(c, dev, now, 4, true);
+        read_back(c, dev, now, ALQ_OPEN_STREAMS, true);
         if (entry ? __atomic_load_n(&entry->probing, __ATOMIC_RELAXED) == 0
                   : atomic_load_explicit(&dev->outstanding_ns, RELAXED) <= most_ns)
             break;
@@ -142,7 +142,7 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
             c->driver.wait_until(word, wake,
                                  until - now < ALQ_WAIT_STEP_NS ? until : now + ALQ_WAIT_STEP_NS);
             now = c->driver.now_ns();
-            read_back(c, dev, now, 2, false);
+            read_back(c, dev, now, ALQ_OPEN_STREAMS, false);
         } else {
             c->driver.relax();
             now = c->driver.now_ns();
@@ -197,25 +197,20 @@ void alq_compute_count(struct alq_compute *c, struct alq_compute_device *dev, ui
 }
 
 /* Takes what a launch is charged from what was charged at the gate before. */
-static bool take_credit(struct alq_compute_device *dev, uint64_t est_ns)
+static bool take_credit(struct alq_compute_device *dev, uint64_t charge_ns)
 {
-    if (atomic_fetch_sub_explicit(&dev->credit_ns, (int64_t)est_ns, RELAXED) >= (int64_t)est_ns)
+    int64_t ns = (int64_t)charge_ns;
+    if (atomic_fetch_sub_explicit(&dev->credit_ns, ns, RELAXED) >= ns)
         return true;
-    atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)est_ns, RELAXED);
+    atomic_fetch_add_explicit(&dev->credit_ns, ns, RELAXED);
     return false;
-}
-
-static uint64_t launched_ns(const struct alq_compute_device *dev)
-{
-    return atomic_load_explicit(&dev->granted_ns, RELAXED) -
-           (uint64_t)atomic_load_explicit(&dev->credit_ns, RELAXED);
 }
 
 /* Books what was launched since the last look as starting then at the earliest. A hint: races blur
  * it. */
 static void look_at_idle(struct alq_compute_device *dev, uint64_t now)
 {
-    uint64_t launched = launched_ns(dev);
+    uint64_t launched = alq_measure_launched(dev);
     uint64_t fresh = launched - atomic_exchange_explicit(&dev->launched_ns, launched, RELAXED);
     uint64_t since = atomic_exchange_explicit(&dev->looked_at_ns, now, RELAXED);
     uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
@@ -239,6 +234,7 @@ struct passage {
     CUstream stream;
     uint64_t now_ns;
     uint64_t est_ns;
+    uint64_t charge_ns; /* of it, ahead */
     enum alq_moment moment;
     bool is_due;
     bool can_measure;
@@ -264,18 +260,10 @@ static void wait_for_knowledge(struct passage *p)
         p->now_ns = wait_for_own(p->c, p->dev, NULL, most, p->now_ns);
 }
 
-/* What was launched so far is measured without the wait that comes. */
-static void end_batch_before_wait(struct passage *p)
+/* Does the program use several streams at a time? */
+static bool is_beside_others(const struct alq_compute_device *dev)
 {
-    struct alq_compute_stream *st = p->st;
-    if (!p->can_measure || !alq_stream_try_lock(st))
-        return;
-    if (st->is_open && st->work_ns >= ALQ_BATCH_NS / 8 && alq_measure_enter(&p->c->measure)) {
-        if (p->dev->budget_ns > ALQ_BATCH_NS || st->work_ns >= ALQ_BATCH_NS / 2)
-            alq_stream_end_batch(p->c, st, p->stream, p->ticket->share, NULL);
-        alq_measure_leave(&p->c->measure);
-    }
-    alq_stream_unlock(st);
+    return atomic_load_explicit(&dev->open_streams, RELAXED) > 1;
 }
 
 /* Has the launch charged, by credit or at the gate, and waits for its turn. */
@@ -283,16 +271,21 @@ static void charge(struct passage *p)
 {
     struct alq_compute_device *dev = p->dev;
     struct alq_estimates *estimates = &p->c->estimates;
-    if (take_credit(dev, p->est_ns))
+    p->charge_ns = alq_measure_part(dev, p->est_ns);
+    if (take_credit(dev, p->charge_ns))
         return;
     /* Of random size, so that the timings that follow waits see every part of what a program
      * repeats. */
     uint64_t chunk =
         atomic_load_explicit(&dev->is_throttled, RELAXED) ? ALQ_CREDIT_THROTTLED_NS : ALQ_CREDIT_NS;
+    uint32_t streams = atomic_load_explicit(&dev->open_streams, RELAXED);
+    if (streams > 1)
+        chunk = streams * ALQ_CREDIT_STREAM_NS;
     chunk = chunk / 2 + chunk * (alq_estimates_random(estimates) & 1023) / 1024;
-    uint64_t need = p->est_ns < chunk ? chunk : p->est_ns;
+    uint64_t need = alq_measure_part(dev, p->est_ns < chunk ? chunk : p->est_ns);
     if (alq_gate_peek(dev->shares[0].gate, p->now_ns) > p->now_ns + ALQ_SPIN_NS)
-        end_batch_before_wait(p);
+        alq_stream_end_all(p->c, p->dev, p->can_measure ? p->st : NULL, p->stream,
+                           p->ticket->share);
     /* Behind waits that come at regular times, a neighbour's regular turns would always look the
      * same. */
     uint32_t jitter = 0;
@@ -301,8 +294,12 @@ static void charge(struct passage *p)
     uint64_t from = p->now_ns;
     p->ticket->share = pass_gate(p->c, dev, need, jitter, &p->now_ns);
     p->has_waited = p->now_ns != from;
+    /* What follows starts now at the earliest. With one stream it does not matter: there a timing
+     * begins behind what was launched before. */
+    if (p->has_waited && is_beside_others(dev))
+        look_at_idle(dev, p->now_ns);
     atomic_fetch_add_explicit(&dev->granted_ns, need, RELAXED);
-    atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - p->est_ns), RELAXED);
+    atomic_fetch_add_explicit(&dev->credit_ns, (int64_t)(need - p->charge_ns), RELAXED);
 }
 
 /*
@@ -314,7 +311,9 @@ static void choose_moment(struct passage *p)
 {
     struct alq_compute_device *dev = p->dev;
     uint64_t idle_at = atomic_load_explicit(&dev->idle_at_ns, RELAXED);
-    if (p->is_due && p->can_measure && dev->budget_ns > 0 &&
+    /* Not where spans of other streams would hold the wait. */
+    bool may_wait = p->has_waited || !is_beside_others(dev);
+    if (p->is_due && may_wait && p->can_measure && dev->budget_ns > 0 &&
         atomic_load_explicit(&dev->is_throttled, RELAXED) && p->now_ns < idle_at &&
         idle_at - p->now_ns < ALQ_GOOD_MOMENT_NS) {
         const uint32_t *word = &dev->shares[0].control->wake;
@@ -354,6 +353,7 @@ static bool is_timed_alone(struct passage *p)
 static void add_to_batch(struct passage *p)
 {
     p->st->work_ns += p->est_ns;
+    p->st->charged_ns += p->charge_ns;
     p->st->batch_launches++;
     p->st->is_wide |= is_wide(p->entry);
     bool is_unknown = FIELD(p->entry, samples) == 0;
@@ -381,6 +381,7 @@ static void begin_timing(struct passage *p)
     st->is_after_gap = p->moment != ALQ_MOMENT_BUSY && (p->has_waited || p->is_synced);
     st->issued_ns = p->c->driver.now_ns();
     st->work_ns = p->est_ns;
+    st->charged_ns = p->charge_ns;
     p->ticket->entry = p->entry;
     p->ticket->is_single = true;
     alq_estimate_take(&p->c->estimates, p->entry);
@@ -402,7 +403,7 @@ static void join_batch(struct passage *p)
             st->from = alq_measure_record(p->c, p->dev, st->context, p->stream);
         st->is_open = st->from != ALQ_NO_EVENT;
         st->issued_ns = p->now_ns;
-        st->work_ns = 0;
+        st->work_ns = st->charged_ns = 0;
         st->batch_launches = 0;
         st->is_unknown = st->is_wide = st->is_gapped = false;
     }
@@ -474,19 +475,20 @@ static void pass(struct alq_compute *c, const struct alq_compute_launch *launch,
         .is_due = is_due,
         .can_measure = st && st->context < ALQ_CONTEXTS && !launch->is_joined,
     };
-    read_back(c, dev, p.now_ns, 2, false);
+    read_back(c, dev, p.now_ns, ALQ_OPEN_STREAMS, false);
     wait_for_knowledge(&p);
     uint64_t launches = take_launches(&p, launch->is_joined);
-    p.is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == launched_ns(dev);
+    p.is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == alq_measure_launched(dev);
     look_at_idle(dev, p.now_ns);
     if (p.is_synced)
         atomic_store_explicit(&dev->idle_at_ns, p.now_ns, RELAXED);
     charge(&p);
     choose_moment(&p);
     alq_compute_count(c, dev, launches, p.now_ns);
-    out->charged_ns = p.est_ns;
+    out->est_ns = p.est_ns;
+    out->charged_ns = p.charge_ns;
     if (!measure(&p))
-        __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, p.est_ns,
+        __atomic_fetch_add(&dev->shares[out->share].counters->charged_ns, p.charge_ns,
                            __ATOMIC_RELAXED);
 }
 
@@ -518,12 +520,14 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
     uint64_t key = alq_stream_key(c, stream, launch->thread);
     struct alq_compute_stream *st = alq_stream_at(c, key);
     if (!st)
-        st = alq_stream_make(c, key, launch->device);
+        st = alq_stream_make(c, key, stream, launch->device);
     else if (__builtin_expect(!is_due, 1) && alq_stream_try_lock(st)) {
         uint32_t est = alq_estimate_ns(entry);
+        uint64_t charge = alq_measure_part(dev, est);
         if (st->is_open && st->work_ns + est <= ALQ_BATCH_NS && est < ALQ_SINGLE_NS &&
-            take_credit(dev, est)) {
+            take_credit(dev, charge)) {
             st->work_ns += est;
+            st->charged_ns += charge;
             st->batch_launches++;
             st->is_wide |= is_wide(entry);
             st->is_joining |= launch->is_joined;
@@ -532,7 +536,8 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
             st->launches++;
             alq_stream_unlock(st);
             out->stream = st;
-            out->charged_ns = est;
+            out->est_ns = est;
+            out->charged_ns = charge;
             return;
         }
         alq_stream_unlock(st);
@@ -550,8 +555,11 @@ void alq_compute_after(struct alq_compute *c, const struct alq_compute_launch *l
         if (st && alq_stream_lock(c, st)) {
             /* It may have moved to the GPU with its batch; then a little too much is charged for
              * that one. */
-            if (st->is_open && st->work_ns >= ticket->charged_ns)
-                st->work_ns -= ticket->charged_ns;
+            if (st->is_open && st->work_ns >= ticket->est_ns &&
+                st->charged_ns >= ticket->charged_ns) {
+                st->work_ns -= ticket->est_ns;
+                st->charged_ns -= ticket->charged_ns;
+            }
             alq_stream_unlock(st);
         }
     }
@@ -596,11 +604,11 @@ void alq_compute_synced(struct alq_compute *c, enum alq_synced what)
         if (!dev->is_on)
             break;
         if (is_all)
-            atomic_store_explicit(&dev->synced_ns, launched_ns(dev), RELAXED);
+            atomic_store_explicit(&dev->synced_ns, alq_measure_launched(dev), RELAXED);
         if (atomic_load_explicit(&dev->outstanding_ns, RELAXED) == 0 ||
             !alq_measure_enter(&c->measure))
             continue;
-        alq_measure_read_back(c, dev, c->driver.now_ns(), 4, dev->budget_ns > 0);
+        alq_measure_read_back(c, dev, c->driver.now_ns(), ALQ_OPEN_STREAMS, dev->budget_ns > 0);
         alq_measure_leave(&c->measure);
     }
 }

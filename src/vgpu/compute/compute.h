@@ -23,7 +23,9 @@
 #define ALQ_IN_FLIGHT_NS                                                                           \
     20000000u /* estimated work on the GPU and not read back, or eight launches if that is more */
 #define ALQ_CREDIT_NS 200000u /* taken from the gate at a time for launches shorter than that */
-#define ALQ_CREDIT_THROTTLED_NS 500000u /* likewise where the gate makes us wait */
+#define ALQ_CREDIT_THROTTLED_NS 500000u /* likewise where the gate makes us wait, */
+#define ALQ_CREDIT_STREAM_NS 1000000u   /* and for each stream where several are used */
+#define ALQ_OPEN_STREAMS 8u             /* of them, that a reservation reckons with */
 #define ALQ_JITTER_NS                                                                              \
     1000000u /* waits before timings of functions whose timings differ are up to so much longer */
 #define ALQ_GOOD_MOMENT_NS 3000000u /* the longest wait for one, to time a launch that was due */
@@ -51,8 +53,10 @@ struct alq_compute_stream {
     uint32_t launches;          /* since the counters were last told */
     struct alq_estimate *entry; /* of the last launch in the open batch */
     CUcontext context_handle;
+    CUstream stream; /* NULL: a default stream, which is another one in another thread or context */
     uint64_t issued_ns;
-    uint64_t work_ns; /* estimated, in the open batch */
+    uint64_t work_ns;    /* estimated, in the open batch */
+    uint64_t charged_ns; /* for it */
 };
 
 struct alq_compute {
@@ -85,7 +89,7 @@ struct alq_compute_launch {
 struct alq_compute_ticket {
     struct alq_compute_stream *stream; /* NULL: nothing to do */
     struct alq_estimate *entry;
-    uint64_t charged_ns;
+    uint64_t est_ns, charged_ns;
     uint8_t device;
     uint8_t share;
     bool is_single;

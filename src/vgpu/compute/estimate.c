@@ -108,6 +108,8 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
     uint32_t period =
         LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? ALQ_SAMPLE_PERIOD / 8 : ALQ_SAMPLE_PERIOD;
     STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS ? 0 : period / 2 + r % period);
+    STORE(&entry->hints, 0u);
+    STORE(&entry->skipped, 0u);
 }
 
 static void sort(uint32_t *v, uint32_t n)

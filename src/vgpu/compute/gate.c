@@ -4,6 +4,8 @@
  */
 #include "vgpu/compute/gate.h"
 
+#define CORRECTION_LEAST (ALQ_TIME_CORRECTION_ONE / 100 * 51 / 50) /* for each percent of limit */
+
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 
 static bool swap_u64(uint64_t *word, uint64_t *expect, uint64_t desired)
@@ -40,6 +42,10 @@ uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns)
         gpu_ns = ALQ_GATE_CHARGE_MAX_NS;
     if (ppm > 4 * ALQ_TIME_CORRECTION_ONE)
         ppm = 4 * ALQ_TIME_CORRECTION_ONE;
+    /* A share can be measured for no more time than passes: under a correction lower than its limit
+     * it would never be held, whatever it does. */
+    if (ppm < pct * CORRECTION_LEAST)
+        ppm = pct * CORRECTION_LEAST;
     /* 2^34 * 2^22 * 2^7 at most. */
     return gpu_ns * ppm / (pct * (ALQ_TIME_CORRECTION_ONE / 100));
 }
@@ -158,19 +164,20 @@ uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t 
         return 0;
     if (work_ns > end_ns - start_ns)
         work_ns = end_ns - start_ns;
-    for (uint64_t at = end_ns; at > start_ns && booked < work_ns;) {
-        if (end_ns - at >= reach) {
-            uint64_t rest = work_ns - booked, room = at - start_ns;
-            return booked + (rest < room ? rest : room);
-        }
-        uint64_t slot = (at - 1) >> view.slot_shift;
-        uint64_t from = slot << view.slot_shift;
-        if (from < start_ns)
-            from = start_ns;
-        uint64_t want = work_ns - booked < at - from ? work_ns - booked : at - from;
+    uint64_t at = start_ns;
+    if (end_ns - start_ns > reach) {
+        at = end_ns - reach;
+        booked = work_ns < at - start_ns ? work_ns : at - start_ns;
+    }
+    while (at < end_ns && booked < work_ns) {
+        uint64_t slot = at >> view.slot_shift;
+        uint64_t to = (slot + 1) << view.slot_shift;
+        if (to > end_ns)
+            to = end_ns;
+        uint64_t want = work_ns - booked < to - at ? work_ns - booked : to - at;
         booked += book_slot(&view.slots[slot & mask], (uint32_t)(slot >> view.count_shift),
                             (uint64_t)1 << view.slot_shift, want);
-        at = from;
+        at = to;
     }
     return booked;
 }

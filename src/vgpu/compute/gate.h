@@ -49,7 +49,7 @@ bool alq_gate_rate(const struct alq_control_values *values, uint64_t loan, uint6
 bool alq_gate_is_limited(const struct alq_control_values *values);
 
 /* GPU time to wall time at the gate's rate: rounded down, gpu_ns cut at ALQ_GATE_CHARGE_MAX_NS of
- * GPU time. */
+ * GPU time; the correction is no lower than the limit, with two percent to spare. */
 uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns);
 
 /*
@@ -98,10 +98,12 @@ static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover)
 }
 
 /*
- * Books work_ns of GPU time (cut to end_ns - start_ns) somewhere in [start_ns, end_ns), as late as
- * there is room, since waiting comes before the work; returns how much found room: in every slot at
- * most what it lasts less what others booked there. What lies further back than the slots reach is
- * returned in full.
+ * Books work_ns of GPU time (cut to end_ns - start_ns) somewhere in [start_ns, end_ns), as early as
+ * there is room; returns how much found room: in every slot at most what it lasts less what others
+ * booked there. Booked in the order of their ends, spans of work that ran one after the other all
+ * find room; work that ran side by side does so too where its spans are longer, which is charged to
+ * the share and not to its neighbours. What lies further back than the slots reach is returned in
+ * full.
  */
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns);

@@ -9,6 +9,9 @@
 #define MOST_GAP_NS 20000 /* between our record of an event and the launch that it is for */
 #define HINT_NS 200000    /* beyond twice its charge, a batch says that estimates may be too low */
 #define BUDGET_MAX_NS 20000000
+#define QUERIES_MAX ALQ_OPEN_STREAMS
+#define RECENT_NS 50000000u /* of work, that say how much of the next will count */
+#define PART_MIN (ALQ_PART_ONE / 64)
 
 static void pay(struct alq_compute_device *dev)
 {
@@ -129,25 +132,18 @@ uint16_t alq_measure_record(struct alq_compute *c, struct alq_compute_device *de
 void alq_measure_push(struct alq_compute *c, struct alq_compute_device *dev,
                       const struct alq_batch *batch)
 {
+    struct alq_batch *at = &dev->pending[dev->pending_count++];
     (void)c;
-    for (uint32_t i = 0; i < ALQ_PENDING; i++) {
-        if (dev->pending[i].is_used)
-            continue;
-        if (dev->expect_ns < batch->issued_ns)
-            dev->expect_ns = batch->issued_ns;
-        dev->expect_ns += batch->charged_ns;
-        dev->pending[i] = *batch;
-        dev->pending[i].is_used = true;
-        dev->pending[i].expect_ns = dev->expect_ns;
-        dev->pending_count++;
-        dev->pushed_ns = atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
-                         (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
-        dev->budget_ns += (int64_t)batch->charged_ns;
-        if (dev->budget_ns > BUDGET_MAX_NS)
-            dev->budget_ns = BUDGET_MAX_NS;
-        atomic_fetch_add_explicit(&dev->outstanding_ns, batch->charged_ns, memory_order_relaxed);
-        return;
-    }
+    if (dev->expect_ns < batch->issued_ns)
+        dev->expect_ns = batch->issued_ns;
+    dev->expect_ns += batch->charged_ns;
+    *at = *batch;
+    at->expect_ns = dev->expect_ns;
+    dev->pushed_ns = alq_measure_launched(dev);
+    dev->budget_ns += (int64_t)batch->work_ns;
+    if (dev->budget_ns > BUDGET_MAX_NS)
+        dev->budget_ns = BUDGET_MAX_NS;
+    atomic_fetch_add_explicit(&dev->outstanding_ns, batch->work_ns, memory_order_relaxed);
 }
 
 /*
@@ -207,9 +203,18 @@ static void release(struct alq_compute *c, struct alq_compute_device *dev, struc
 {
     alq_measure_drop(c, batch->from);
     alq_measure_drop(c, batch->to);
-    atomic_fetch_sub_explicit(&dev->outstanding_ns, batch->charged_ns, memory_order_relaxed);
-    batch->is_used = false;
-    dev->pending_count--;
+    atomic_fetch_sub_explicit(&dev->outstanding_ns, batch->work_ns, memory_order_relaxed);
+    batch->is_over = true;
+}
+
+/* Takes those that are over out of the list. */
+static void tidy(struct alq_compute_device *dev)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < dev->pending_count; i++)
+        if (!dev->pending[i].is_over)
+            dev->pending[kept++] = dev->pending[i];
+    dev->pending_count = kept;
 }
 
 /* Display only: what another thread adds between the load and the store is lost. */
@@ -227,12 +232,27 @@ static void show(struct alq_slot *slot, uint64_t now_ns, uint64_t ns)
     __atomic_store_n(&slot->busy_ns, have + ns, __ATOMIC_RELAXED);
 }
 
+static void learn_part(struct alq_compute_device *dev, uint64_t work_ns, uint64_t actual_ns)
+{
+    uint64_t part;
+    dev->recent_work_ns += work_ns;
+    dev->recent_actual_ns += actual_ns < work_ns ? actual_ns : work_ns;
+    while (dev->recent_work_ns > RECENT_NS) {
+        dev->recent_work_ns /= 2;
+        dev->recent_actual_ns /= 2;
+    }
+    part = dev->recent_work_ns ? dev->recent_actual_ns * ALQ_PART_ONE / dev->recent_work_ns
+                               : ALQ_PART_ONE;
+    atomic_store_explicit(&dev->part, (uint32_t)(part < PART_MIN ? PART_MIN : part),
+                          memory_order_relaxed);
+}
+
 static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch,
                    uint64_t now_ns)
 {
     struct alq_compute_share *share = &dev->shares[batch->share];
     uint64_t actual = batch->charged_ns;
-    if (time_of(c, dev, batch->from, now_ns) && time_of(c, dev, batch->to, now_ns)) {
+    if (time_of(c, dev, batch->from, now_ns)) {
         int64_t start = c->measure.events[batch->from].at_ns,
                 end = c->measure.events[batch->to].at_ns;
         if (!batch->is_single && start < (int64_t)batch->issued_ns)
@@ -248,8 +268,11 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
              * stream was full after all), nothing is learnt. */
             uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
             bool is_clean = gap < MOST_GAP_NS && gap + 500 < span;
-            if (is_clean && batch->is_after_gap)
-                work = span - gap;
+            if (is_clean && batch->is_after_gap && start < (int64_t)batch->issued_ns) {
+                /* Where the stream was busy after all, the event is the later of the two. */
+                uint64_t idle = batch->issued_ns - (uint64_t)start;
+                work = span - (idle < gap ? idle : gap);
+            }
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
@@ -273,15 +296,16 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             uint64_t least = 0;
             if (batch->is_wide && end > (int64_t)c->measure.events[batch->to].record_ns)
                 least = (uint64_t)end - c->measure.events[batch->to].record_ns;
-            if (batch->entry && span > 2 * batch->charged_ns + HINT_NS)
+            if (batch->entry && span > 2 * batch->work_ns + HINT_NS)
                 alq_estimate_hint(&c->estimates, batch->entry);
-            if (work > batch->charged_ns)
-                work = batch->charged_ns > least ? batch->charged_ns : least < work ? least : work;
+            if (work > batch->work_ns)
+                work = batch->work_ns > least ? batch->work_ns : least < work ? least : work;
         }
         struct alq_cover_view local = {dev->local_cover, ALQ_LOCAL_SHIFT, ALQ_LOCAL_COUNT_SHIFT};
         work = alq_cover_book(local, (uint64_t)start, (uint64_t)end, work);
         actual =
             alq_cover_book(alq_cover_shared(share->cover), (uint64_t)start, (uint64_t)end, work);
+        learn_part(dev, batch->work_ns, actual);
     }
     /* Done, and earlier or later than was thought. */
     atomic_fetch_add_explicit(&dev->idle_at_ns, actual - batch->charged_ns, memory_order_relaxed);
@@ -297,13 +321,18 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
     if (batch->is_single && batch->entry)
         __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
     release(c, dev, batch);
-    /* All is back and nothing was launched since: the GPU is idle, whatever estimates say. */
-    uint64_t launched = atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
-                        (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
-    if (dev->pending_count == 0 && launched == dev->pushed_ns) {
-        atomic_store_explicit(&dev->launched_ns, launched, memory_order_relaxed);
-        atomic_store_explicit(&dev->idle_at_ns, now_ns, memory_order_relaxed);
-    }
+}
+
+static void give_up(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch)
+{
+    if (batch->is_single && batch->entry)
+        __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
+    release(c, dev, batch);
+}
+
+static int64_t end_of(const struct alq_compute *c, const struct alq_compute_device *dev, uint32_t i)
+{
+    return c->measure.events[dev->pending[i].to].at_ns;
 }
 
 void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now_ns,
@@ -311,12 +340,9 @@ void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev
 {
     if (!is_open(c))
         return;
-    uint32_t left = dev->pending_count;
-    for (uint32_t i = 0; i < ALQ_PENDING && left && queries; i++) {
+    uint32_t done[QUERIES_MAX], count = 0;
+    for (uint32_t i = 0; i < dev->pending_count && queries && count < QUERIES_MAX; i++) {
         struct alq_batch *batch = &dev->pending[i];
-        if (!batch->is_used)
-            continue;
-        left--;
         if (!is_urgent && batch->expect_ns > now_ns)
             continue;
         struct alq_measured_event *to = &c->measure.events[batch->to];
@@ -327,13 +353,24 @@ void alq_measure_read_back(struct alq_compute *c, struct alq_compute_device *dev
             /* Each time an eighth later, so that a long batch costs few questions. */
             uint64_t age = now_ns > batch->issued_ns ? now_ns - batch->issued_ns : 0;
             batch->expect_ns = now_ns + (age / 8 > 50000 ? age / 8 : 50000);
-        } else if (check(c, to->context, rc)) {
-            settle(c, dev, batch, now_ns);
+        } else if (check(c, to->context, rc) && time_of(c, dev, batch->to, now_ns)) {
+            /* In the order of their ends, as the slots are filled from the front. */
+            uint32_t at = count++;
+            for (; at > 0 && end_of(c, dev, done[at - 1]) > to->at_ns; at--)
+                done[at] = done[at - 1];
+            done[at] = i;
         } else {
-            if (batch->is_single && batch->entry)
-                __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
-            release(c, dev, batch);
+            give_up(c, dev, batch);
         }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        settle(c, dev, &dev->pending[done[i]], now_ns);
+    tidy(dev);
+    /* All is back and nothing was launched since: the GPU is idle, whatever estimates say. */
+    uint64_t launched = alq_measure_launched(dev);
+    if (count && dev->pending_count == 0 && launched == dev->pushed_ns) {
+        atomic_store_explicit(&dev->launched_ns, launched, memory_order_relaxed);
+        atomic_store_explicit(&dev->idle_at_ns, now_ns, memory_order_relaxed);
     }
 }
 
@@ -347,14 +384,10 @@ void alq_measure_context_gone(struct alq_compute *c, CUcontext context, bool is_
         return;
     for (uint32_t d = 0; d < ALQ_COMPUTE_DEVICES; d++) {
         struct alq_compute_device *dev = &c->devices[d];
-        for (uint32_t i = 0; dev->pending_count && i < ALQ_PENDING; i++) {
-            struct alq_batch *batch = &dev->pending[i];
-            if (!batch->is_used || m->events[batch->to].context != index)
-                continue;
-            if (batch->is_single && batch->entry)
-                __atomic_store_n(&batch->entry->probing, 0, __ATOMIC_RELAXED);
-            release(c, dev, batch);
-        }
+        for (uint32_t i = 0; i < dev->pending_count; i++)
+            if (m->events[dev->pending[i].to].context == index)
+                give_up(c, dev, &dev->pending[i]);
+        tidy(dev);
     }
     for (uint16_t i = 1; i <= m->events_made; i++) {
         struct alq_measured_event *e = &m->events[i];

@@ -48,6 +48,7 @@ struct alq_compute_driver {
 #define ALQ_NO_EVENT 0u     /* event numbers start at 1 */
 #define ALQ_LOCAL_SHIFT 14u /* slots of 16 us over 67 ms: overlap of this process's own streams */
 #define ALQ_LOCAL_COUNT_SHIFT 12u
+#define ALQ_PART_ONE 1024u
 /* Work, in estimated GPU time, that pays for one driver call of ours: five a millisecond. */
 #define ALQ_CALL_COST_NS 200000
 
@@ -71,7 +72,7 @@ struct alq_measured_context {
 
 /* Launches between two events of one stream. */
 struct alq_batch {
-    bool is_used;
+    bool is_over;      /* read back or given up */
     bool is_single;    /* one launch alone: teaches `entry` */
     bool is_after_gap; /* its stream was idle at the first event, surely */
     uint8_t moment;    /* enum alq_moment of a single launch */
@@ -86,8 +87,9 @@ struct alq_batch {
     uint32_t launches;
     uint64_t
         issued_ns; /* clock at the first launch; of a single one, between its two events' records */
-    uint64_t expect_ns; /* not asked for before */
-    uint64_t charged_ns;
+    uint64_t expect_ns;         /* not asked for before */
+    uint64_t work_ns;           /* sum of the estimates of its launches */
+    uint64_t charged_ns;        /* at the gate, for them */
     struct alq_estimate *entry; /* of a single launch; else of the last one */
 };
 
@@ -107,10 +109,11 @@ struct alq_compute_device {
     struct alq_compute_share shares[ALQ_COMPUTE_SHARES];
     _Atomic uint32_t seen_sequence; /* of shares[0].control when is_limited was found */
     _Atomic uint32_t is_limited;
-    _Atomic uint32_t is_throttled;   /* the last reservation had to wait */
+    _Atomic uint32_t is_throttled; /* the last reservation had to wait */
+    _Atomic uint32_t open_streams; /* before the last wait, those with a batch that was not ended */
     _Atomic int64_t settled_wall_ns; /* sum of this process's corrections, in wall time, for waiters
                                         to follow */
-    _Atomic uint64_t outstanding_ns; /* charged and not read back */
+    _Atomic uint64_t outstanding_ns; /* estimated and not read back */
     _Atomic uint64_t waited_from_ns, waited_until_ns; /* the last wait at this gate */
     _Atomic uint32_t waiting;
     _Atomic int64_t credit_ns; /* charged at the gate and not used by a launch yet */
@@ -122,10 +125,12 @@ struct alq_compute_device {
     _Atomic uint64_t idle_at_ns;   /* when the GPU should be done with what was launched */
     /* With the measuring lock: */
     _Atomic int64_t budget_ns; /* work done less driver calls paid for; read without the lock too */
-    uint64_t expect_ns;        /* when what was pushed should be done, if the GPU is ours */
-    uint64_t pushed_ns;        /* what had been launched when the last batch was pushed */
+    _Atomic uint32_t part;     /* see alq_measure_part; likewise */
+    uint64_t recent_work_ns, recent_actual_ns; /* estimates, and what came of them; fading */
+    uint64_t expect_ns; /* when what was pushed should be done, if the GPU is ours */
+    uint64_t pushed_ns; /* what had been launched when the last batch was pushed */
     uint32_t pending_count;
-    struct alq_batch pending[ALQ_PENDING];
+    struct alq_batch pending[ALQ_PENDING]; /* in the order of their pushes */
     uint64_t local_cover[1u << ALQ_LOCAL_COUNT_SHIFT];
 };
 
@@ -165,6 +170,24 @@ void alq_measure_drop(struct alq_compute *c, uint16_t event);
 static inline bool alq_measure_has_room(const struct alq_compute_device *dev)
 {
     return dev->pending_count < ALQ_PENDING;
+}
+
+/* What was ever launched, as it was charged ahead. */
+static inline uint64_t alq_measure_launched(const struct alq_compute_device *dev)
+{
+    return atomic_load_explicit(&dev->granted_ns, memory_order_relaxed) -
+           (uint64_t)atomic_load_explicit(&dev->credit_ns, memory_order_relaxed);
+}
+
+/*
+ * What of est_ns is charged ahead: as large a part as was found to count of the work read back
+ * last. It is less than all where streams ran side by side, or other processes of the share had
+ * their turns within what was measured.
+ */
+static inline uint64_t alq_measure_part(const struct alq_compute_device *dev, uint64_t est_ns)
+{
+    uint32_t part = atomic_load_explicit(&dev->part, memory_order_relaxed);
+    return part ? est_ns * part / ALQ_PART_ONE : est_ns;
 }
 
 /* Hands over a batch with its two events (and their references); there is room. */

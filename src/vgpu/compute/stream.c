@@ -57,7 +57,8 @@ struct alq_compute_stream *alq_stream_at(struct alq_compute *c, uint64_t key)
     return NULL;
 }
 
-struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, uint32_t device)
+struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, CUstream stream,
+                                           uint32_t device)
 {
     for (uint32_t i = 0; i < PROBES; i++) {
         struct alq_compute_stream *st = &c->streams[((key >> 40) + i) % ALQ_STREAMS];
@@ -80,11 +81,12 @@ struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, 
         st->device = (uint8_t)device;
         st->context = (uint8_t)index;
         st->context_handle = current;
+        st->stream = alq_stream_is_default(stream) ? NULL : stream;
         st->is_open = st->is_unknown = st->is_wide = st->is_gapped = st->is_joining =
             st->is_timing = st->is_mixed = false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = st->batch_launches = 0;
-        st->work_ns = 0;
+        st->work_ns = st->charged_ns = 0;
         st->entry = NULL;
         __atomic_store_n(&st->key, key, __ATOMIC_RELEASE);
         atomic_fetch_add_explicit(&c->stream_count, 1, RELAXED);
@@ -98,7 +100,7 @@ void alq_stream_drop_batch(struct alq_compute *c, struct alq_compute_stream *st)
     alq_measure_drop(c, st->from);
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
-    st->work_ns = 0;
+    st->work_ns = st->charged_ns = 0;
     st->is_unknown = st->is_wide = st->is_gapped = false;
 }
 
@@ -129,7 +131,8 @@ void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, 
         .from = st->from,
         .to = to,
         .issued_ns = st->issued_ns,
-        .charged_ns = st->work_ns,
+        .work_ns = st->work_ns,
+        .charged_ns = st->charged_ns,
         .entry = entry ? entry : st->entry,
     };
     alq_measure_hold(c, to);
@@ -137,9 +140,58 @@ void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, 
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
     st->is_unknown = st->is_wide = st->is_gapped = false;
-    st->work_ns = 0;
+    st->work_ns = st->charged_ns = 0;
     st->batch_launches = 0;
     st->entry = NULL;
+}
+
+/* Locks a stream with an open batch that may be ended from this thread, now. */
+static bool lock_open(struct alq_compute *c, const struct alq_compute_device *dev,
+                      struct alq_compute_stream *st, bool is_own)
+{
+    if (&c->devices[st->device] != dev || !alq_stream_try_lock(st))
+        return false;
+    if (st->is_open && !st->is_timing && (is_own || (st->stream && !st->is_joining)))
+        return true;
+    alq_stream_unlock(st);
+    return false;
+}
+
+void alq_stream_end_all(struct alq_compute *c, struct alq_compute_device *dev,
+                        struct alq_compute_stream *own, CUstream own_handle, uint8_t share)
+{
+    struct alq_compute_stream *open[ALQ_OPEN_STREAMS];
+    uint32_t count = 0, others = atomic_load_explicit(&c->stream_count, RELAXED);
+    if (!alq_measure_enter(&c->measure))
+        return;
+    int64_t pays_ns = dev->budget_ns > 0 ? dev->budget_ns : 0;
+    if (own) {
+        others--;
+        if (lock_open(c, dev, own, true))
+            open[count++] = own;
+    }
+    for (uint32_t i = 0; i < ALQ_STREAMS && others && count < ALQ_OPEN_STREAMS; i++) {
+        struct alq_compute_stream *st = &c->streams[i];
+        if (st == own || __atomic_load_n(&st->key, __ATOMIC_ACQUIRE) <= KEY_MAKING)
+            continue;
+        others--;
+        if (!lock_open(c, dev, st, false))
+            continue;
+        uint32_t at = count++;
+        for (; at > 0 && open[at - 1]->issued_ns > st->issued_ns; at--)
+            open[at] = open[at - 1];
+        open[at] = st;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        pays_ns += (int64_t)open[i]->work_ns;
+    for (uint32_t i = 0; i < count; i++) {
+        if (pays_ns >= (int64_t)count * (count > 1 ? ALQ_CALL_COST_NS : 3 * ALQ_CALL_COST_NS))
+            alq_stream_end_batch(c, open[i], open[i] == own ? own_handle : open[i]->stream, share,
+                                 NULL);
+        alq_stream_unlock(open[i]);
+    }
+    atomic_store_explicit(&dev->open_streams, count, RELAXED);
+    alq_measure_leave(&c->measure);
 }
 
 void alq_stream_end(struct alq_compute *c, struct alq_compute_stream *st)

@@ -44,13 +44,24 @@ struct alq_compute_stream *alq_stream_at(struct alq_compute *c, uint64_t key);
 
 /* Takes a place for a stream of the current context. NULL when there is none near its home: it is
  * then charged by estimate alone. */
-struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, uint32_t device);
+struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, CUstream stream,
+                                           uint32_t device);
 
 /* With the stream's lock and the measuring lock: forgets the batch that is being filled, or ends it
  * here with an event and hands it to be read back. entry: it was this launch alone. */
 void alq_stream_drop_batch(struct alq_compute *c, struct alq_compute_stream *st);
 void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUstream stream,
                           uint8_t share, struct alq_estimate *entry);
+
+/*
+ * Before a wait at the gate: what was launched so far is measured without it, by ending the batches
+ * of all streams of the device, if their work pays for it. In spans that held the wait, streams
+ * that ran side by side would seem to have had room one after the other. `own` is the calling
+ * thread's stream, or NULL where no event may be put into it. Other default streams are left alone
+ * (an event in the legacy one is a barrier), and those where an event may not follow a launch.
+ */
+void alq_stream_end_all(struct alq_compute *c, struct alq_compute_device *dev,
+                        struct alq_compute_stream *own, CUstream own_handle, uint8_t share);
 
 /* Gives up the stream's place. */
 void alq_stream_end(struct alq_compute *c, struct alq_compute_stream *st);

@@ -45,6 +45,16 @@ static void wall_ns_extremes_no_overflow(void **state)
     assert_int_equal(alq_gate_wall_ns(&rate, MS), 50 * MS);
 }
 
+static void wall_ns_correction_below_the_limit_is_raised(void **state)
+{
+    (void)state;
+    /* Measured for all the time that passes, it must still cost more than passes. */
+    struct alq_gate_rate rate = {.limit_pct = 30, .correction_ppm = 100000};
+    assert_in_range(alq_gate_wall_ns(&rate, 100 * MS), 101 * MS, 103 * MS);
+    rate.correction_ppm = 400000;
+    assert_in_range(alq_gate_wall_ns(&rate, 30 * MS), 40 * MS - 1, 40 * MS);
+}
+
 static void reserve_after_idle_gives_burst_and_no_more(void **state)
 {
     (void)state;
@@ -186,6 +196,21 @@ static void cover_book_overlap_counts_once_in_any_order(void **state)
     }
 }
 
+static void cover_book_turns_in_the_order_of_their_ends_all_find_room(void **state)
+{
+    (void)state;
+    /* Four streams whose kernels of 8 ms run one after the other: each span begins with the first
+     * and ends with its own. The next round was launched while the last one ran. */
+    memset(&cover, 0, sizeof(cover));
+    for (uint64_t round = 0; round < 4; round++)
+        for (uint64_t i = 1; i <= 4; i++) {
+            uint64_t start = T0 + (round ? (round * 32 - 16) * MS : 0);
+            uint64_t end = T0 + (round * 32 + i * 8) * MS;
+            assert_in_range(alq_cover_book(alq_cover_shared(&cover), start, end, 8 * MS),
+                            8 * MS - 10, 8 * MS);
+        }
+}
+
 static void cover_book_longer_than_reach_counts_all_once(void **state)
 {
     (void)state;
@@ -227,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_limited_policies_and_ends),
         cmocka_unit_test(wall_ns_extremes_no_overflow),
+        cmocka_unit_test(wall_ns_correction_below_the_limit_is_raised),
         cmocka_unit_test(reserve_after_idle_gives_burst_and_no_more),
         cmocka_unit_test(reserve_back_to_back_leaves_at_the_rate),
         cmocka_unit_test(reserve_late_comer_waits_behind_those_before),
@@ -237,6 +263,7 @@ int main(void)
         cmocka_unit_test(rerate_changed_limit_scales_what_is_ahead),
         cmocka_unit_test(cover_book_disjoint_counts_all),
         cmocka_unit_test(cover_book_overlap_counts_once_in_any_order),
+        cmocka_unit_test(cover_book_turns_in_the_order_of_their_ends_all_find_room),
         cmocka_unit_test(cover_book_longer_than_reach_counts_all_once),
         cmocka_unit_test(cover_book_late_arrival_counts_in_full),
         cmocka_unit_test(cover_book_garbage_slots_are_harmless),

@@ -109,11 +109,15 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
     return now;
 }
 
-/* Waits for the turn that was reserved at `at`, under limits that may change and charges that are
- * corrected meanwhile. */
+/*
+ * Waits for the turn that was reserved at `at` for need_ns, under limits that may change and charges
+ * that are corrected meanwhile: this process's move the turn by as much, and where those of others
+ * have brought the end of the queue before it, it becomes the last one there, so that nobody who
+ * comes now is sooner.
+ */
 static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *dev,
                               struct alq_compute_share *share, struct alq_gate_rate rate,
-                              uint64_t at, uint64_t now)
+                              uint64_t at, uint64_t need_ns, uint32_t jitter_ns, uint64_t now)
 {
     uint64_t from = now;
     const uint32_t *word = &share->control->wake;
@@ -135,6 +139,10 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
         int64_t settled_now = atomic_load_explicit(&dev->settled_wall_ns, RELAXED);
         at += (uint64_t)(settled_now - settled);
         settled = settled_now;
+        uint64_t own = alq_gate_wall_ns(&rate, need_ns);
+        uint64_t end = alq_gate_peek(share->gate, now) + jitter_ns;
+        if (at > now && at + own > end)
+            at = end > now + own ? end - own : now;
         if (at <= now || at - now > 2 * ALQ_GATE_AHEAD_MAX_NS)
             break;
         if (at - now > ALQ_SPIN_NS) {
@@ -178,7 +186,7 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     uint64_t at = alq_gate_reserve(share->gate, &best_rate, *now, need_ns);
     atomic_store_explicit(&dev->is_throttled, at > *now, RELAXED);
     if (at > *now)
-        *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, *now);
+        *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, need_ns, jitter_ns, *now);
     return best;
 }
 

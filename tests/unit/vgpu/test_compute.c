@@ -163,6 +163,60 @@ static void eight_processes_get_equal_parts(void **state)
         }
 }
 
+#define ARRIVALS 4096
+
+static struct {
+    uint64_t came_ns, left_ns;
+} arrivals[ARRIVALS];
+static uint32_t arrival_count;
+
+static void noting(void *arg)
+{
+    const struct program *p = arg;
+    for (uint64_t i = 1; arrival_count < ARRIVALS; i++) {
+        uint32_t n = arrival_count++;
+        arrivals[n].came_ns = fake_now();
+        fake_launch(0, 0x4000, p->kernel_ns);
+        arrivals[n].left_ns = fake_now();
+        if (p->sync_every && i % (uint64_t)p->sync_every == 0)
+            fake_sync(0);
+    }
+    for (;;)
+        fake_sleep(SEC);
+}
+
+static void nobody_waits_while_later_comers_pass(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {200 * US, 2 * MS};
+    for
+        EACH(lengths, k)
+        {
+            uint64_t most_ns = 0;
+            uint32_t first = 0;
+            fake_reset();
+            arrival_count = 0;
+            struct fake_share share = fake_share_new(30);
+            struct program p = {.kernel_ns = lengths[k], .sync_every = 16};
+            for (int i = 0; i < 8; i++)
+                fake_process_new(0, &share, noting, &p);
+            fake_run_until(fake_now() + 60 * SEC);
+            assert_int_equal(arrival_count, ARRIVALS);
+            /* But for the begin, where second launches wait to see what the first took. */
+            while (arrivals[first].came_ns < arrivals[0].came_ns + 500 * MS)
+                first++;
+            assert_true(first < ARRIVALS / 4 * 3);
+            for (uint32_t i = first; i < ARRIVALS; i++)
+                for (uint32_t later = i + 1; later < ARRIVALS; later++)
+                    if (arrivals[later].left_ns < arrivals[i].left_ns &&
+                        arrivals[i].left_ns - arrivals[later].left_ns > most_ns)
+                        most_ns = arrivals[i].left_ns - arrivals[later].left_ns;
+            print_message("kernels of %llu us: %.3f ms\n", (unsigned long long)(lengths[k] / US),
+                          (double)most_ns / MS);
+            assert_true(most_ns <= 100 * MS);
+        }
+}
+
 static void overlapping_streams_are_charged_once(void **state)
 {
     (void)state;
@@ -310,9 +364,15 @@ static void limit_changes_act_in_mid_wait(void **state)
     struct fake_share share = fake_share_new(1);
     struct program p = {.kernel_ns = 20 * MS};
     struct fake_process *process = fake_process_new(0, &share, run, &p);
-    /* Two seconds a launch at 1 %. */
+    /* Two seconds a launch at 1 %; a change is taken within 10 ms. */
     fake_run_until(fake_now() + 11 * SEC);
     uint64_t launches = process->launches;
+    fake_share_limit(&share, 100, ALQ_POLICY_HARD);
+    fake_run_until(fake_now() + 10 * MS);
+    assert_true(process->launches > launches);
+    fake_share_limit(&share, 1, ALQ_POLICY_HARD);
+    fake_run_until(fake_now() + 11 * SEC);
+    launches = process->launches;
     fake_share_limit(&share, 50, ALQ_POLICY_HARD);
     fake_run_until(fake_now() + 100 * MS);
     assert_true(process->launches >= launches + 1);
@@ -562,6 +622,7 @@ int main(void)
         cmocka_unit_test(four_streams_hold_their_share),
         cmocka_unit_test(three_processes_hold_their_share_together),
         cmocka_unit_test(eight_processes_get_equal_parts),
+        cmocka_unit_test(nobody_waits_while_later_comers_pass),
         cmocka_unit_test(overlapping_streams_are_charged_once),
         cmocka_unit_test(streams_that_take_turns_are_charged_for_each),
         cmocka_unit_test(differing_lengths_of_one_function_hold_the_share),

@@ -7,6 +7,7 @@ tests/unit/vgpu/test_compute.c."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -198,6 +199,28 @@ class GateTest(unittest.TestCase):
                 busy, _ = self.run_all([self.start(share, 5000, sync_every=8)])
                 self.assertGreater(busy[share.name], 85 * (1 - self.lacked))
                 self.assertEqual(share.counters()["throttled_ns"], 0)
+
+    def calls(self, launches, us, pace_ns, share=None):
+        """System calls during paced launches: made inside the library, and elsewhere (the simulated driver asks simgpud by messages)."""
+        directory = STATE["dir"]
+        env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "SIMGPU_SOCKET": str(directory / "simgpud.sock"), "LD_LIBRARY_PATH": str(directory / "lib")}
+        if share:
+            env.update({"LD_PRELOAD": str(directory / "lib/libvgpu.so"), "ALIQUOT_SHARE_ROOT": str(share.root)})
+        done = subprocess.run([directory / "calls", str(launches), str(us), str(pace_ns)], env=env, check=True, capture_output=True, text=True)
+        library, driver = re.fullmatch(r"library (\d+) driver (\d+)\n", done.stdout).groups()
+        return int(library), int(driver)
+
+    def test_launches_below_the_limit_make_no_system_call(self):
+        subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", STATE["dir"] / "calls",
+                        pathlib.Path(__file__).resolve().parent / "calls_client.c", "-L", STATE["dir"] / "lib", "-l:libcuda.so.1"], check=True)
+        share, small = Share(self, "calls", 90), Share(self, "waits", 5)
+        # Kernels of 1 us, one every 3 us: a third of the GPU, of 90 percent.
+        self.assertEqual(self.calls(100000, 1, 3000)[0], 0)
+        self.assertEqual(self.calls(100000, 1, 3000, share)[0], 0)
+        self.assertGreaterEqual(share.counters()["launches"], 105000)
+        self.assertEqual(share.counters()["throttled_ns"], 0)
+        # What waits does make some, and they are seen.
+        self.assertGreater(self.calls(500, 50, 1000, small)[0], 0)
 
     def test_limit_changed_in_the_running_process_acts(self):
         share = Share(self, "change", 1)

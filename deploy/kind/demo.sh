@@ -58,7 +58,7 @@ wait_for() {
     shift
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $end ] || fail "waited $ready_s s in vain for $what"
-        sleep 1
+        sleep 0.2
     done
 }
 

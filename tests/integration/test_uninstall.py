@@ -151,6 +151,35 @@ class Uninstall(Host):
         self.assertEqual(self.listing() - self.before, {"run", "run/other", "state", "state/other", "cdi/k8s.other.example-claim_1.json",
                                                         "lib", f"lib/{library}"})
 
+    def uninstall_behind(self, *mounts):
+        """In a mount namespace of its own where these have been made."""
+        if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+            self.skipTest("mounts need root and a mount namespace")
+        script = " && ".join([*mounts, 'exec "$@"'])
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *self.world.command(), "--uninstall"], capture_output=True,
+                              text=True, timeout=30, check=False)
+        return done.returncode, done.stderr
+
+    def test_mount_point_is_emptied_and_named(self):
+        self.start()
+        self.world.stop()
+        lib = self.world.path("lib")
+        rc, said = self.uninstall_behind(f"mount --bind {lib} {lib}")
+        self.assertEqual(rc, 0, said)
+        self.assertIn(f"stays, empty: it is a mount point here file={lib}", said)
+        self.assertEqual(self.listing() - self.before, {"lib"})
+
+    def test_what_cannot_be_removed_is_named_and_the_rest_goes(self):
+        self.start()
+        self.world.stop()
+        state = self.world.path("state")
+        rc, said = self.uninstall_behind(f"mount --bind {state} {state}", f"mount -o remount,bind,ro {state}")
+        self.assertEqual(rc, 1)
+        self.assertRegex(said, rf"not uninstalled: .*{state}/\S+: Read-only file system")
+        self.assertEqual({p.split("/")[0] for p in self.listing() - self.before}, {"state"})
+        self.assertEqual(self.uninstall()[0], 0)
+        self.assertEqual(self.listing(), self.before)
+
     def test_stay_waits_for_its_end(self):
         self.start()
         self.world.stop()

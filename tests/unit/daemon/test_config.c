@@ -210,6 +210,32 @@ static void load_sees_help_and_version_first(void **state)
     alq_config_free(&cfg);
 }
 
+static void load_for_uninstall_has_the_settings_too(void **state)
+{
+    (void)state;
+    static char name[] = "aliquotd", plain[] = "--uninstall", stay[] = "--uninstall=stay",
+                other[] = "--uninstall=now", state_dir[] = "--state-dir=/x";
+    static const struct {
+        char *flag;
+        enum alq_config_action action;
+    } rows[] = {{plain, ALQ_CONFIG_UNINSTALL}, {stay, ALQ_CONFIG_UNINSTALL_STAY}};
+    char *argv[] = {name, plain, state_dir};
+    struct alq_config cfg;
+    struct alq_err err = ALQ_ERR_INIT;
+    enum alq_config_action action;
+    for (size_t i = 0; i < 2; i++) {
+        argv[1] = rows[i].flag;
+        assert_int_equal(alq_config_load(&cfg, 3, argv, &action, NULL), 0);
+        assert_int_equal(action, rows[i].action);
+        assert_string_equal(cfg.state_dir, "/x");
+        alq_config_free(&cfg);
+    }
+    argv[1] = other;
+    assert_int_equal(alq_config_load(&cfg, 3, argv, &action, &err), ALQ_EINVAL);
+    assert_non_null(strstr(err.text, "\"now\""));
+    alq_config_free(&cfg);
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -305,6 +331,7 @@ int main(void)
         cmocka_unit_test(load_puts_the_driver_root_below_the_host_root),
         cmocka_unit_test(load_refuses_what_it_does_not_understand),
         cmocka_unit_test(load_sees_help_and_version_first),
+        cmocka_unit_test(load_for_uninstall_has_the_settings_too),
         cmocka_unit_test(load_takes_the_environment_between_file_and_flags),
         cmocka_unit_test(take_live_changes_what_may_and_names_what_waits),
     };

@@ -13,12 +13,17 @@ import sys
 
 import yaml
 
-import image
-from node import BUILD, DRIVER, REPO, Failure, Node, Unusable, setting
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/image"))
+import image  # noqa: E402
+import make  # noqa: E402
+import oci  # noqa: E402
+import root  # noqa: E402
+from node import BUILD, DRIVER, REPO, Failure, Node, Unusable, setting  # noqa: E402
 
 CHART = REPO / "deploy/helm/aliquot"
 RELEASE = SPACE = "aliquot-e2e-release"
 ARCHIVE = BUILD / "image/aliquot.tar"
+NEWER = "docker.io/library/aliquot:e2e-newer"
 LABEL = f"app.kubernetes.io/instance={RELEASE}"
 
 
@@ -43,6 +48,14 @@ def render(values, version):
         renderer.close()
 
 
+def make_newer(path):
+    """The image as a later version: its library is another one."""
+    contents, _ = root.assemble(BUILD)
+    contents["usr/libexec/aliquot/libvgpu.so"].data += b"newer"
+    known = make.facts(BUILD, 0)
+    path.write_bytes(oci.archive(contents, NEWER, make.config(known), root.run("dpkg", "--print-architecture").strip(), known["created"], 0))
+
+
 class ChartNode(Node):
     kind = "chart"
 
@@ -56,10 +69,12 @@ class ChartNode(Node):
 
     def start(self):
         super().start()
+        make_newer(self.dir / "newer.tar")
         command = setting("IMAGE_IMPORT", "ctr -n k8s.io images import -")
-        wrong = image.load(command, ARCHIVE)
-        if wrong:
-            raise Unusable(f"{ARCHIVE} cannot be loaded by `{command}` (E2E_IMAGE_IMPORT): {wrong}")
+        for archive in (ARCHIVE, self.dir / "newer.tar"):
+            wrong = image.load(command, archive)
+            if wrong:
+                raise Unusable(f"{archive} cannot be loaded by `{command}` (E2E_IMAGE_IMPORT): {wrong}")
         self.values = {
             "image": {"repository": "docker.io/library/aliquot"}, "imagePullPolicy": "Never", "driverRoot": str(self.dir / "driver"),
             "kubeletDir": str(self.kubelet_dir), "cdiDir": str(self.cdi_dir), "stateDir": str(self.dir / "state"),
@@ -130,14 +145,20 @@ class ChartNode(Node):
         return self.wait_for_pod()
 
     def updated(self, uid, meanwhile):
-        """A newer template: the DaemonSet's own rolling update, with one pod too many for a while."""
+        """A newer image: the DaemonSet's own rolling update, with one pod too many for a while. Pods that run keep their library."""
+        old, = (self.dir / "lib").glob("libvgpu-*.so")
+        before = old.stat()
         daemon_set = next(o for o in self.objects_made if o["kind"] == "DaemonSet")
         newer = copy.deepcopy(daemon_set)
-        newer["spec"]["template"]["metadata"].setdefault("annotations", {})["aliquot-e2e"] = "newer"
+        newer["spec"]["template"]["spec"]["containers"][0]["image"] = NEWER
         self.apply([newer])
         self.wait_for("the newer pod beside the older one", lambda: any(p[0] != uid for p in self.pods()))
         meanwhile()
-        return self.wait_for_pod(uid)
+        there = self.wait_for_pod(uid)
+        self.wait_for("the newer library beside the older one", lambda: len(list((self.dir / "lib").glob("libvgpu-*.so"))) == 2)
+        if (old.stat().st_ino, old.stat().st_mtime_ns) != (before.st_ino, before.st_mtime_ns):
+            raise Failure(f"{old} was written to while a pod has it mapped")
+        return there
 
     def restarted(self, uid):
         self.kubectl("delete", "pod", "-n", SPACE, "-l", LABEL, "--timeout=90s")

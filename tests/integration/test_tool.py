@@ -148,9 +148,9 @@ class Tool(unittest.TestCase):
         self.assertEqual((told["exitStatus"], told["voluntary"]), (0, False))
         gpu, = told["gpus"]
         self.assertEqual((gpu["device"], gpu["gpu"], gpu["memoryBytes"], gpu["cores"]), ("hami-gpu-0", dw.UUIDS[0], 4 * GiB, 30))
-        self.assertGreater(gpu["launches"], 10)
-        self.assertGreater(gpu["gpuSeconds"], 0.1)
-        self.assertGreater(gpu["throttledSeconds"], 0.1)
+        self.assertGreater(gpu["launches"], 3)
+        self.assertGreater(gpu["gpuSeconds"], 0.003)
+        self.assertGreater(gpu["throttledSeconds"], 0)
 
     def test_run_sees_its_own_share_alone_and_leaves_the_host_as_it_is(self):
         self.need_users()
@@ -275,13 +275,17 @@ class Tool(unittest.TestCase):
     # ---- run: without a daemon, without namespaces
 
     def test_run_without_a_daemon_limits_and_says_that_it_is_voluntary(self):
+        own = self.world.path("own")
+        os.mkdir(own)
+        os.chmod(own, 0o777)
         for user in USERS:
-            status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user, ALIQUOT_SOCKET="/nonexistent/socket")
+            status, out, err = self.world.run_program(DEMO / "alq-demo-bisect", user=user, ALIQUOT_SOCKET="/nonexistent/socket",
+                                                      XDG_RUNTIME_DIR=own)
             self.assertEqual(status, 0, err)
             self.assertIn(f"sum_bytes={4 * GiB - (256 << 20)} ", out)
             self.assertRegex(err, r"^aliquot: aliquotd does not answer at /nonexistent/socket: [^\n]*: the limit is voluntary, [^\n]*\n"
                                   rf"aliquot: {dw.UUIDS[0]}: peak memory 4\.0 GiB of 4\.0 GiB, [^\n]*\n$")
-            self.assertEqual([n for n in os.listdir("/dev/shm") if n.startswith("aliquot-run-")], [])
+            self.assertEqual(os.listdir(own), [])
         status, out, err = self.world.run_program(DEMO / "alq-demo-report", options=("--voluntary",), gpu="1")
         self.assertIn(dw.UUIDS[1], out)
         self.assertNotIn("voluntary", err, "who asks for it knows")

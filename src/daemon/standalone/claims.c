@@ -117,9 +117,12 @@ static void on_lookup(evutil_socket_t fd, short what, void *arg)
                                        : json_pack("{s:s, s:{s:s}}", "reason", "NotFound",
                                                    "details", "name", lookup.id.name);
     lookup_free(arg);
-    if (!local)
+    int status = local ? 200 : lookup.locals->is_partial ? 503 : 404;
+    if (status == 404)
         alq_err_set(&err, ALQ_ENOENT, "there is no such claim");
-    lookup.cb(lookup.cb_arg, local ? 200 : 404, body, local ? NULL : &err);
+    else if (!local)
+        alq_err_set(&err, ALQ_EAGAIN, "a file of a claim cannot be read");
+    lookup.cb(lookup.cb_arg, status, body, local ? NULL : &err);
 }
 
 static void *look_up(void *arg, const char *namespace_, const char *name, long timeout_ms,
@@ -259,9 +262,10 @@ int alq_locals_load(struct alq_locals *locals, struct alq_err *err)
         alq_auto_free char *file = alq_str_printf("%s/%s", path, entry->d_name);
         if (entry->d_name[0] == '.')
             continue;
-        if (!file || load_one(locals, file, &why))
-            alq_error(ALQ_LOG_KV({"file", entry->d_name}), "this claim is not served: %s",
-                      why.text);
+        if (file && !load_one(locals, file, &why))
+            continue;
+        locals->is_partial = 1;
+        alq_error(ALQ_LOG_KV({"file", entry->d_name}), "this claim is not served: %s", why.text);
     }
     return 0;
 }

@@ -42,6 +42,7 @@ struct alq_locals {
     const struct alq_config *cfg;
     struct event_base *base;
     struct alq_local_list all;
+    int is_partial; /* a file could not be read: what is not in the table may be a claim */
     struct alq_claim_source source;
 };
 
@@ -72,7 +73,7 @@ int alq_local_write(const struct alq_config *cfg, const char *uid, const char *t
 int alq_local_remove(const struct alq_config *cfg, const char *uid, struct alq_err *err);
 
 /* Reads all that there are into the table; one that is no good is left where it is, with a line in
- * the log. ALQ_EIO: the directory. */
+ * the log, and what it may be the claim of keeps its share. ALQ_EIO: the directory. */
 int alq_locals_load(struct alq_locals *locals, struct alq_err *err);
 
 #endif

@@ -20,6 +20,18 @@
 #define TIMEOUT_S 10
 #define ANSWER_MAX_BYTES (16u * 1024 * 1024)
 
+static int refused(const char *path, int errnum, struct alq_err *err)
+{
+    int rc = alq_err_errno(err, errnum, "aliquotd does not answer at %s", path);
+    const char *remedy = rc == ALQ_EACCES ? "be root, or in the group that its --admin-group names"
+                                          : "start it, or name its socket with --socket";
+    if (!err)
+        return rc;
+    size_t len = strlen(err->text);
+    snprintf(err->text + len, sizeof(err->text) - len, "; %s", remedy);
+    return rc;
+}
+
 static int dial(const char *path, int *out, struct alq_err *err)
 {
     const struct timeval limit = {.tv_sec = TIMEOUT_S};
@@ -33,7 +45,7 @@ static int dial(const char *path, int *out, struct alq_err *err)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)))
-        return alq_err_errno(err, errno, "aliquotd does not answer at %s", path);
+        return refused(path, errno, err);
     *out = alq_steal_fd(&fd);
     return 0;
 }

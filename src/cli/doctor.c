@@ -17,12 +17,11 @@ static json_t *no_daemon(const struct alq_cli *cli, int status, const struct alq
 {
     const char *remedy = "see its log; aliquot doctor tells more when it runs";
     if (err->code == ALQ_EACCES)
-        remedy = "be root or in the group that --admin-group names";
+        remedy = "sudo aliquot doctor, or add yourself to that group";
     else if (status)
         remedy = "run aliquot and aliquotd of one version";
     else if (!strcmp(cli->socket, ALQ_CLI_SOCKET))
-        remedy = "start aliquotd (systemctl start aliquotd, or its DaemonSet), or name its socket "
-                 "with --socket";
+        remedy = "systemctl start aliquotd or aliquotd-standalone, or see its DaemonSet";
     return json_pack("{s:[{s:s, s:s, s:s, s:s}]}", "findings", "id", "daemon.socket", "level",
                      "error", "text", err->text, "remedy", remedy);
 }

@@ -205,6 +205,9 @@ static void print_claim(const json_t *claim)
     printf("claim %s/%s (%s): %s%s%s\n", text(claim, "namespace"), text(claim, "name"),
            text(claim, "uid"), text(claim, "state"), *text(claim, "time") ? ", " : "",
            text(claim, "time"));
+    if (*text(claim, "waitsFor"))
+        printf("  waits for %s, %" PRIu64 " s so far\n", text(claim, "waitsFor"),
+               number(claim, "waitedSeconds"));
     json_array_foreach (pods, i, item)
         printf("%s%s%s", i ? ", " : "  for pod ", json_string_value(item),
                i + 1 == json_array_size(pods) ? "\n" : "");

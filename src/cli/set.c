@@ -26,6 +26,9 @@ static int take_memory(struct wish *w, const char *text)
     struct alq_err err = ALQ_ERR_INIT;
     if (alq_bytes_parse(text, 0, &bytes, &err))
         return alq_cli_usage(&alq_cli_set, "--memory: %s", err.text);
+    if (bytes < 1 << 20)
+        return alq_cli_usage(&alq_cli_set, "--memory: \"%s\" is less than a share can be, 1Mi",
+                             text);
     json_object_set_new(w->body, "memory", json_integer((json_int_t)bytes));
     return 0;
 }

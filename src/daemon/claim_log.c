@@ -79,19 +79,25 @@ static struct entry *touch(struct alq_claim_log *log, const struct alq_claim_id 
     return e;
 }
 
-static void take_pods(struct entry *e, const json_t *object)
+static json_t *pods_of(const json_t *object)
 {
     const json_t *users = alq_json_at(object, "status.reservedFor"), *user;
+    json_t *pods = json_array();
     size_t i;
-    if (!object)
-        return;
-    json_decref(e->pods);
-    e->pods = json_array();
     json_array_foreach (users, i, user) {
         const char *resource = alq_json_str(user, "resource"), *name = alq_json_str(user, "name");
         if (resource && name && !strcmp(resource, "pods"))
-            json_array_append_new(e->pods, json_string(name));
+            json_array_append_new(pods, json_string(name));
     }
+    return pods;
+}
+
+static void take_pods(struct entry *e, const json_t *object)
+{
+    if (!object)
+        return;
+    json_decref(e->pods);
+    e->pods = pods_of(object);
 }
 
 void alq_claim_log_prepared(struct alq_claim_log *log, const struct alq_claim_spec *claim,
@@ -152,4 +158,24 @@ json_t *alq_claim_log_json(const struct alq_claim_log *log)
     TAILQ_FOREACH(e, &log->entries, link)
     json_array_append_new(list, entry_json(e));
     return list;
+}
+
+void alq_claim_log_add_waiting(json_t *claims, const struct alq_claim_id *id, const json_t *object,
+                               const char *waits_for, int64_t waited_ns)
+{
+    size_t i;
+    json_t *claim, *entry = NULL;
+    json_array_foreach (claims, i, claim)
+        if (!strcmp(alq_json_str(claim, "uid"), id->uid))
+            entry = claim;
+    if (!entry) {
+        entry = json_pack("{s:s, s:s, s:s, s:i}", "namespace", id->namespace_, "name", id->name,
+                          "uid", id->uid, "refusals", 0);
+        json_array_insert_new(claims, 0, entry);
+    }
+    if (object)
+        json_object_set_new(entry, "pods", pods_of(object));
+    json_object_set_new(entry, "state", json_string("waiting"));
+    json_object_set_new(entry, "waitsFor", json_string(waits_for));
+    json_object_set_new(entry, "waitedSeconds", json_integer(waited_ns / 1000000000));
 }

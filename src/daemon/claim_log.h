@@ -29,6 +29,10 @@ void alq_claim_log_refused(struct alq_claim_log *log, const struct alq_claim_id 
                            const json_t *object, const struct alq_err *err);
 void alq_claim_log_unprepared(struct alq_claim_log *log, const char *uid);
 
+/* Adds to such a list that a Prepare of the claim waits. */
+void alq_claim_log_add_waiting(json_t *claims, const struct alq_claim_id *id, const json_t *object,
+                               const char *waits_for, int64_t waited_ns);
+
 /* The newest first, as docs/admin.md has it; the caller's. NULL: out of memory. */
 json_t *alq_claim_log_json(const struct alq_claim_log *log);
 

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import daemon_world as dw
@@ -84,6 +86,24 @@ class Explain(unittest.TestCase):
         self.assertEqual(set(known), {"namespace", "name", "uid", "pods", "state", "time", "refusals", "reason", "error", "shares", "remedy"})
         self.assertEqual((known["state"], known["refusals"], known["reason"], known["pods"], known["shares"]),
                          ("refused", 2, "invalid", ["pod-w"], []))
+
+    def test_claim_that_waits_for_room_says_so(self):
+        holder, waiter = self.claim("holder", memory="60Gi"), self.claim("waiter", "pod-q", memory="60Gi")
+        self.peer.prepare(holder)
+        second = self.world.peer()
+        self.addCleanup(second.close)
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(second.prepare(waiter)))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.peer.unprepare, holder)
+        wait_for("the claim to wait", lambda: "waits for room: other claims" in self.tool("explain", "pod-q")[1])
+        known, = json.loads(self.tool("explain", "waiter", "-o", "json")[1])["claims"]
+        self.assertEqual((known["state"], known["pods"]), ("waiting", ["pod-q"]))
+        self.peer.unprepare(holder)
+        thread.join(20)
+        self.assertEqual(answers[0][waiter[2]].error, "")
+        self.assertIn(": prepared, ", self.tool("explain", "waiter")[1])
 
     def test_claim_of_an_earlier_life_and_one_that_is_gone_are_told_apart(self):
         claim = self.claim("gone", "pod-g")
@@ -247,6 +267,29 @@ class Help(unittest.TestCase):
         page = (REPO / "docs/cli.md").read_text()
         for command in self.said["commands"]:
             self.assertRegex(page, f"`aliquot {command['name']}|`aliquot {command['name'].split()[0]} .*`{command['name'].split()[-1]}`")
+
+    def test_what_is_wrong_is_one_line_with_a_way_out(self):
+        nowhere = ("--socket", "/nonexistent/x")
+        for args, status, words in ((("set", "x-0", "--memory", "99999999999999999999E"), 2, "too large"), (("set", "x-0", "--memory", "-1"), 2, "negative"),
+                                    (("set", "x-0", "--memory", "1023"), 2, "1Mi"), (("set", "x-0", "--cores", "1e9"), 2, "from 0 to 100"),
+                                    (("set", "x-0", "--cors", "5"), 2, "did you mean --cores?"), (("shars",), 2, "did you mean shares?"),
+                                    (("shares", *nowhere), 1, "start it, or name its socket with --socket"),
+                                    (("explain", "x", "--socket", "/" + "x" * 200), 1, "too long for the path of a socket")):
+            got, out, err = tool(*args)
+            self.assertEqual((got, out, err.count("\n")), (status, "", 1), args)
+            self.assertIn(words, err)
+
+    @unittest.skipIf(os.geteuid() != 0 or not shutil.which("setpriv"), "other users need root")
+    def test_no_rights_is_said_with_a_way_out(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            os.chmod(folder, 0o755)
+            listener.bind(f"{folder}/s")
+            os.chmod(f"{folder}/s", 0o600)
+            listener.listen()
+            done = subprocess.run(["setpriv", "--reuid", "47010", "--regid", "47010", "--clear-groups", TOOL, "shares", "--socket", f"{folder}/s"],
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+        self.assertIn("Permission denied; be root, or in the group", done.stderr)
 
     def test_output_that_cannot_be_written_is_said(self):
         with open("/dev/full", "w", encoding="ascii") as full:

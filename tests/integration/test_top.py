@@ -190,6 +190,26 @@ class Top(unittest.TestCase):
         plain.until("signs", lambda screen: re.search(r"% +[.:=+*#@-]+ +\d", "\n".join(screen)))
         self.assertTrue("".join(plain.screen).isascii())
 
+    # ---- set
+
+    def test_set_acts_in_a_program_that_runs(self):
+        share = f"{self.claims[1][2]}-0"
+
+        def limit(*args):
+            done = subprocess.run([TOOL, "set", "--socket", self.socket, share, *args], capture_output=True, text=True, timeout=30, check=False)
+            return done.returncode, done.stdout, done.stderr
+        program = Program(self, self.world, [share]).start()
+        self.addCleanup(limit, "--reset")
+        self.assertEqual(program.ok("info")[1], 2 * GIB)
+        self.assertEqual(limit("--memory", "1Gi", "--cores=20"), (0, f"{share}: memory 1Gi, cores 20\n", ""))
+        self.assertEqual(program.ok("info")[1], GIB)
+        self.assertEqual(program.call(f"alloc {GIB}")[0], "2")
+        self.assertEqual(limit("--memory", "6Gi")[0], 0)
+        program.ok(f"alloc {3 * GIB}")
+        status, out, err = limit("--memory", "79Gi")
+        self.assertEqual((status, out, err.count("\n")), (1, "", 1))
+        self.assertIn("held by default/train", err)
+
     def test_daemon_that_is_away_is_said_and_waited_for(self):
         nowhere = self.world.path("run", "later.sock")
         terminal = Terminal([TOOL, "top", "--socket", nowhere, "--interval", "0.1"])

@@ -191,14 +191,22 @@ static void on_processes(void *arg, struct alq_http_call *call,
     alq_admin_answer(call, 200, json_pack("{s:o}", "processes", list));
 }
 
+static void add_waiting(void *arg, const struct alq_claim_id *id, const json_t *object,
+                        const char *waits_for, int64_t waited_ns)
+{
+    alq_claim_log_add_waiting(arg, id, object, waits_for, waited_ns);
+}
+
 static void on_history(void *arg, struct alq_http_call *call,
                        const struct alq_http_request *request)
 {
     (void)request;
     const struct alq_admin_sources *from = arg;
-    alq_admin_answer(
-        call, 200,
-        json_pack("{s:o}", "claims", alq_claim_log_json(alq_node_claim_log(from->node))));
+    const struct alq_prepare *prepare = alq_node_prepare(from->node);
+    json_t *claims = alq_claim_log_json(alq_node_claim_log(from->node));
+    if (prepare && claims)
+        alq_prepare_each_open(prepare, add_waiting, claims);
+    alq_admin_answer(call, 200, json_pack("{s:o}", "claims", claims));
 }
 
 /* ---- one share --------------------------------------------------------------------------------

@@ -60,6 +60,24 @@ void alq_prepare_each_state(const struct alq_prepare *prepare,
         each(arg, claim->spec, claim->is_completed, claim->removals_failed);
 }
 
+void alq_prepare_each_open(const struct alq_prepare *p,
+                           void (*each)(void *arg, const struct alq_claim_id *id,
+                                        const json_t *object, const char *waits_for,
+                                        int64_t waited_ns),
+                           void *arg)
+{
+    static const char *const steps[] = {
+        [ALQ_STEP_TURN] = "an earlier call about the same claim",
+        [ALQ_STEP_GET] = "the API server's answer",
+        [ALQ_STEP_GPUS] = "the first reading of the GPUs",
+        [ALQ_STEP_ROOM] = "room: other claims still hold what it is to have",
+        [ALQ_STEP_WORK] = "its files to be written",
+    };
+    const struct alq_operation *op;
+    TAILQ_FOREACH(op, &p->open, open)
+    each(arg, &op->id, op->object, steps[op->step], alq_prepare_now_ns(p) - op->started_ns);
+}
+
 /* ---- calls ------------------------------------------------------------------------------------
  */
 

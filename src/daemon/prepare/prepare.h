@@ -114,6 +114,14 @@ void alq_prepare_each_state(const struct alq_prepare *prepare,
                                          int is_prepared, unsigned removals_failed),
                             void *arg);
 
+/* Calls each(arg, ...) for every Prepare that is not answered yet: its claim, the object (NULL: the
+ * API server has not given it yet), what it waits for, and for how long. */
+void alq_prepare_each_open(const struct alq_prepare *prepare,
+                           void (*each)(void *arg, const struct alq_claim_id *id,
+                                        const json_t *object, const char *waits_for,
+                                        int64_t waited_ns),
+                           void *arg);
+
 /* Claims with a promise in force. */
 unsigned alq_prepare_count(const struct alq_prepare *prepare);
 /* Each of them; claim is borrowed for the call. */

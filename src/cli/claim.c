@@ -198,6 +198,40 @@ static void add_rows(struct alq_table *t, const json_t *claim)
     }
 }
 
+/* Claims of files are found by their names; the daemon's YAML is the one that there is, so it is
+ * asked what the files hold. */
+static int names_of_files(const struct alq_cli *cli, json_t **names)
+{
+    alq_auto_free char *files = NULL;
+    int rc = read_files(cli, &files);
+    return rc ? rc : ask(cli, "POST", NAMES_PATH, files, names);
+}
+
+static int has_name(const json_t *names, const json_t *claim)
+{
+    size_t i;
+    const json_t *name;
+    json_array_foreach (names, i, name)
+        if (!strcmp(json_string_value(name), word(claim, "name")))
+            return 1;
+    return 0;
+}
+
+/* What is listed: all, or those of the files. */
+static int list_wanted(const struct alq_cli *cli, json_t **answer)
+{
+    alq_auto_json json_t *names = NULL;
+    int rc = list(cli, answer);
+    if (rc || !alq_cli_value(cli, "filename"))
+        return rc;
+    rc = names_of_files(cli, &names);
+    json_t *claims = json_object_get(*answer, "claims");
+    for (size_t i = json_array_size(claims); !rc && i; i--)
+        if (!has_name(json_object_get(names, "names"), json_array_get(claims, i - 1)))
+            json_array_remove(claims, i - 1);
+    return rc;
+}
+
 static int run_list(const struct alq_cli *cli)
 {
     static const char *const headings[] = {"CLAIM", "OWNER",  "GPU", "MEMORY",
@@ -205,7 +239,7 @@ static int run_list(const struct alq_cli *cli)
     alq_auto_json json_t *answer = NULL;
     size_t i;
     const json_t *claim;
-    int rc = list(cli, &answer);
+    int rc = list_wanted(cli, &answer);
     if (rc)
         return rc;
     if (cli->is_json) {
@@ -247,6 +281,30 @@ static int find(const json_t *answer, const char *name, const char **uid)
     return 0;
 }
 
+/* Every claim that operands and files name. */
+static int each_named(const struct alq_cli *cli,
+                      int (*each)(const struct alq_cli *cli, const char *name, const char *uid))
+{
+    alq_auto_json json_t *all = NULL, *names = NULL;
+    size_t i;
+    const json_t *name;
+    const char *uid = NULL;
+    int rc = 0;
+    if (!cli->argc && !alq_cli_value(cli, "filename"))
+        return alq_cli_usage(cli->command, "which claim? give names, or -f FILE");
+    if (alq_cli_value(cli, "filename"))
+        rc = names_of_files(cli, &names);
+    if (!rc)
+        rc = list(cli, &all);
+    if (rc)
+        return rc;
+    for (int k = 0; k < cli->argc; k++)
+        rc |= find(all, cli->argv[k], &uid) || each(cli, cli->argv[k], uid);
+    json_array_foreach (json_object_get(names, "names"), i, name)
+        rc |= find(all, json_string_value(name), &uid) || each(cli, json_string_value(name), uid);
+    return rc;
+}
+
 static void describe(const json_t *claim)
 {
     size_t i;
@@ -268,38 +326,32 @@ static void describe(const json_t *claim)
                word(device, "share"), word(device, "cdi"));
 }
 
+static int describe_one(const struct alq_cli *cli, const char *name, const char *uid)
+{
+    (void)name;
+    alq_auto_json json_t *claim = NULL;
+    alq_auto_free char *path = alq_str_printf(CLAIMS_PATH "/%s", uid);
+    int rc = path ? ask(cli, "GET", path, NULL, &claim) : alq_cli_fail("out of memory");
+    if (!rc && cli->is_json)
+        alq_client_print(claim);
+    else if (!rc)
+        describe(claim);
+    return rc;
+}
+
 static int run_describe(const struct alq_cli *cli)
 {
-    alq_auto_json json_t *all = NULL, *claim = NULL;
-    const char *uid = NULL;
-    int rc = cli->argc ? list(cli, &all) : alq_cli_usage(cli->command, "which claim?");
-    if (!rc)
-        rc = find(all, cli->argv[0], &uid);
-    if (rc)
-        return rc;
-    alq_auto_free char *path = alq_str_printf(CLAIMS_PATH "/%s", uid);
-    rc = path ? ask(cli, "GET", path, NULL, &claim) : alq_cli_fail("out of memory");
-    if (rc)
-        return rc;
-    if (cli->is_json)
-        alq_client_print(claim);
-    else
-        describe(claim);
-    return ALQ_CLI_OK;
+    return each_named(cli, describe_one);
 }
 
 /* ---- delete -----------------------------------------------------------------------------------
  */
 
-static int delete_one(const struct alq_cli *cli, const json_t *all, const char *name)
+static int delete_one(const struct alq_cli *cli, const char *name, const char *uid)
 {
     alq_auto_json json_t *answer = NULL;
-    const char *uid = NULL;
-    int rc = find(all, name, &uid);
-    if (rc)
-        return rc;
     alq_auto_free char *path = alq_str_printf(CLAIMS_PATH "/%s", uid);
-    rc = path ? ask(cli, "DELETE", path, NULL, &answer) : alq_cli_fail("out of memory");
+    int rc = path ? ask(cli, "DELETE", path, NULL, &answer) : alq_cli_fail("out of memory");
     if (!rc && !cli->is_json)
         printf("ResourceClaim %s deleted\n", name);
     else if (!rc)
@@ -307,34 +359,9 @@ static int delete_one(const struct alq_cli *cli, const json_t *all, const char *
     return rc;
 }
 
-/* Claims of files are found by their names; the daemon's YAML is the one that there is, so it is
- * asked what the files hold. */
-static int names_of_files(const struct alq_cli *cli, json_t **names)
-{
-    alq_auto_free char *files = NULL;
-    int rc = read_files(cli, &files);
-    return rc ? rc : ask(cli, "POST", NAMES_PATH, files, names);
-}
-
 static int run_delete(const struct alq_cli *cli)
 {
-    alq_auto_json json_t *all = NULL, *names = NULL;
-    size_t i;
-    const json_t *name;
-    int rc = 0;
-    if (!cli->argc && !alq_cli_value(cli, "filename"))
-        return alq_cli_usage(cli->command, "which claim? give names, or -f FILE");
-    if (alq_cli_value(cli, "filename"))
-        rc = names_of_files(cli, &names);
-    if (!rc)
-        rc = list(cli, &all);
-    if (rc)
-        return rc;
-    for (int k = 0; k < cli->argc; k++)
-        rc |= delete_one(cli, all, cli->argv[k]);
-    json_array_foreach (json_object_get(names, "names"), i, name)
-        rc |= delete_one(cli, all, json_string_value(name));
-    return rc;
+    return each_named(cli, delete_one);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -369,22 +396,25 @@ const struct alq_cli_command alq_cli_claim_apply = {
 
 const struct alq_cli_command alq_cli_claim_list = {
     .name = "claim list",
-    .arguments = "",
+    .arguments = "[-f FILE]...",
     .summary = "the claims of all users of this machine",
-    .help = "One line a share. Those of aliquot run are among them.\n",
+    .help =
+        "One line a share. Those of aliquot run are among them. With -f the claims of a file.\n",
+    .options = (const struct alq_cli_option[]){FILE_OPTION, {.name = NULL}},
     .examples = (const struct alq_cli_example[]){{"aliquot claim list", "all claims"}, {0}},
     .run = run_list,
 };
 
 const struct alq_cli_command alq_cli_claim_describe = {
     .name = "claim describe",
-    .arguments = "CLAIM",
-    .summary = "one claim, and how a container gets it",
+    .arguments = "CLAIM... | -f FILE...",
+    .summary = "claims, and how a container gets them",
     .help = "CLAIM is a name or a uid.\n",
+    .options = (const struct alq_cli_option[]){FILE_OPTION, {.name = NULL}},
     .examples =
         (const struct alq_cli_example[]){{"aliquot claim describe training", "one claim"}, {0}},
     .operand_words = ALQ_CLI_CLAIMS,
-    .operands_max = 1,
+    .operands_max = ALQ_CLI_GIVEN_MAX,
     .run = run_describe,
 };
 

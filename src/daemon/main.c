@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "daemon/admin/shares.h"
 #include "daemon/clock.h"
 #include "daemon/config.h"
+#include "daemon/descriptors.h"
 #include "daemon/devices/control.h"
 #include "daemon/grpc/server.h"
 #include "daemon/kube/events.h"
@@ -52,8 +52,6 @@
 #define WORKERS 4
 #define LARGE_BYTES (128 << 10)
 #define SPARE_BYTES (16 << 10)
-#define DESCRIPTORS_MIN 512
-#define DESCRIPTORS_MAX 65536
 #define DRAIN_MS 5000
 #define DRAIN_STEP_MS 20
 #define LINGER_S 5
@@ -620,26 +618,6 @@ static int daemon_init(struct daemon *d, struct alq_err *err)
     return 0;
 }
 
-/* All descriptors that we may have: 110 claims at once take about 200. */
-static void raise_descriptors(void)
-{
-    struct rlimit limit;
-    char number[24];
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return;
-    rlim_t most = limit.rlim_max < DESCRIPTORS_MAX ? limit.rlim_max : DESCRIPTORS_MAX;
-    if (limit.rlim_cur < most) {
-        limit.rlim_cur = most;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-    snprintf(number, sizeof(number), "%llu", (unsigned long long)most);
-    if (most < DESCRIPTORS_MIN)
-        alq_warn(ALQ_LOG_KV({"descriptors", number}),
-                 "so few descriptors may not do for many claims at once; raise the limit "
-                 "(LimitNOFILE) to %d",
-                 DESCRIPTORS_MIN);
-}
-
 /* In a pod that would only be started again it stays until it is ended. */
 static int uninstall(const struct alq_config *cfg, int is_staying)
 {
@@ -699,7 +677,7 @@ int main(int argc, char **argv)
         alq_config_free(&d.cfg);
         return rc;
     }
-    raise_descriptors();
+    alq_descriptors_raise();
     rc = alq_privileges_drop(&err);
     if (!rc)
         rc = daemon_init(&d, &err);

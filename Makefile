@@ -26,7 +26,7 @@ export ALIQUOT_SETUP_LOG := $(abspath $(BUILD))/setup.log
 MESON  := /usr/bin/meson
 PYTHON := /usr/bin/python3
 
-.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak accuracy bench bench-peer lint sanitize fuzz e2e image install deb clean help
+.PHONY: all build setup demo test test-aarch64 test-clients test-dra soak accuracy bench bench-peer lint sanitize fuzz e2e image install deb test-deb clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -46,6 +46,7 @@ help:
 	@echo 'make e2e        on a real cluster (needs KUBECONFIG; E2E_INSTALL=chart: out of image and chart)'
 	@echo 'make image      the container image, an OCI archive: $(BUILD)/image/aliquot.tar (IMAGE_NAME)'
 	@echo 'make deb        the Debian package, into $(BUILD)/'
+	@echo 'make test-deb   that it installs, upgrades and goes without a trace, and what lintian says'
 	@echo 'make install    below DESTDIR, with PREFIX ($(PREFIX))'
 	@echo 'make clean      remove $(BUILD)/'
 
@@ -119,6 +120,9 @@ install: build
 deb: setup
 	@tools/setup.sh deb
 	@tools/deb.sh $(BUILD)
+
+test-deb: deb
+	@$(PYTHON) tests/run.py --build $(BUILD) --suite package $(TEST_ARGS)
 
 clean:
 	rm -rf $(BUILD)

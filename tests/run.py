@@ -29,7 +29,13 @@ PYTHON_TIMEOUT_S = 300
 GRACE_S = 15
 TAIL_LINES = 40
 NONE_MATCHES = "no test matches"
-OPTIONAL = {"clients", "fuzz"}  # groups that run only when --suite asks for them
+OPTIONAL = {"clients", "fuzz", "package"}  # groups that run only when --suite asks for them
+
+
+def say(line):
+    """In one piece: several threads have something to say."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 class Suite:
@@ -136,7 +142,7 @@ def run_suite(suite, log_path):
     if not suite.is_python:
         run_unit(suite, log_path)
         return
-    print(f"...    {suite.name} (at most {suite.timeout_s} s)", flush=True)
+    say(f"...    {suite.name} (at most {suite.timeout_s} s)")
     run_python(suite, log_path)
 
 
@@ -309,7 +315,7 @@ def report_line(suite):
     passed, failed, skipped = (suite.count(s) for s in ("passed", "failed", "skipped"))
     mark = "FAILED" if failed else "ok" if passed else "skip"
     text = ", ".join([f"{passed} passed"] + [f"{n} {w}" for n, w in ((failed, "failed"), (skipped, "skipped")) if n])
-    print(f"{mark:6} {suite.name:36} {text} ({suite.seconds:.1f} s)", flush=True)
+    say(f"{mark:6} {suite.name:36} {text} ({suite.seconds:.1f} s)")
 
 
 def report_end(suites):

@@ -27,7 +27,7 @@ BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 KEYS = {"name", "unit", "value_min", "value_median", "reference", "ratio"}
 BOUNDS = {
     "sim.launch_ns": 150, "sim.alloc_ns": 1000, "sim.event_record_ns": 200, "sim.event_query_ns": 200,
-    "hook.none.launch_ns": 5, "hook.limit.launch_ns": 60, "hook.driver_calls_per_launch": 0.05,
+    "hook.none.launch_ns": 5, "hook.limit.launch_ns": 60, "hook.driver_calls_per_launch": 0.05, "gate.wait_late_us.p50": 50,
     "hook.alloc_free_ns.10": 300, "hook.alloc_free_ns.1000000": 500, "hook.refuse_ns": 1000,
     "hook.worst_ns.1000000": 100000, "hook.view_ns": 50, "init.added_us.1": 1000, "init.added_us.64": 1000,
     "init.added_us.true": 150, "library.rss_kib": 1024,

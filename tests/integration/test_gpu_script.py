@@ -21,7 +21,7 @@ class GpuScript(unittest.TestCase):
                              env=machine.env(OUT=str(out), COMPUTE_LIMITS="", ALIQUOT_CONTEXT_BYTES="320Mi"))
         self.assertEqual(run.returncode, 0, run.stdout[-3000:])
         table = (out / "table.txt").read_text().splitlines()
-        self.assertEqual([line.split()[0] for line in table], ["ok"] * 7)
+        self.assertEqual([line.split()[0] for line in table], ["ok"] * 7 + ["shown"] * 2)
 
     def test_without_a_gpu_it_says_so_and_fails(self):
         machine = Machine([H100])

@@ -51,7 +51,8 @@ static int by_value(const void *a, const void *b)
 
 static double p99_ms(uint32_t limit_pct, uint32_t processes)
 {
-    double mean_gap_ns = (double)MEAN_GAP_NS * processes;
+    const uint64_t gap_ns = MEAN_GAP_NS * processes;
+    double mean_gap_ns = (double)gap_ns;
     done = 0;
     world_open(132);
     struct world_share *share = world_share_new(limit_pct);

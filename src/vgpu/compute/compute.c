@@ -110,10 +110,10 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
 }
 
 /*
- * Waits for the turn that was reserved at `at` for need_ns, under limits that may change and charges
- * that are corrected meanwhile: this process's move the turn by as much, and where those of others
- * have brought the end of the queue before it, it becomes the last one there, so that nobody who
- * comes now is sooner.
+ * Waits for the turn that was reserved at `at` for need_ns, under limits that may change and
+ * charges that are corrected meanwhile: this process's move the turn by as much, and where those of
+ * others have brought the end of the queue before it, it becomes the last one there, so that nobody
+ * who comes now is sooner.
  */
 static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *dev,
                               struct alq_compute_share *share, struct alq_gate_rate rate,

@@ -233,7 +233,7 @@ class Node:
 
     def delete_objects(self):
         self.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
-        self.kubectl("delete", "deviceclass", DRIVER, "--ignore-not-found")
+        self.kubectl("delete", "deviceclass", DRIVER, f"whole.{DRIVER}", "--ignore-not-found")
         if self.daemons:
             self.wait_for("nothing to be left of the claims", lambda: not self.leftovers())
         self.stop_daemons()

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import image  # noqa: E402
 from node import BUILD, DRIVER, NAMESPACE, PROGRAMS, REPO, Failure, Node, Unusable, setting  # noqa: E402
-from cluster import Share  # noqa: E402
+from cluster import Share, parse_quantity  # noqa: E402
 
 GiB = 1 << 30
 HOLD = "alq-demo-report && alq-demo-bisect --hold-seconds 600"
@@ -137,6 +137,19 @@ class Checks:
                 raise Failure(f"{container} sees {self.totals('hami-pod', container)} bytes")
         self.remove()
 
+    def extended_resource_gives_a_whole_gpu(self):
+        version = json.loads(self.node.kubectl("version", "-o", "json"))["serverVersion"]["minor"]
+        if int("".join(filter(str.isdigit, version))) < 36:
+            raise Skip("the gate DRAExtendedResource is on from Kubernetes 1.36")
+        self.apply((REPO / "demo/extended-resource.yaml").read_text())
+        self.wait_for_phase("pod-whole-0", "Succeeded")
+        seen = self.totals("pod-whole-0")
+        whole = [parse_quantity(d["capacity"]["memory"]["value"]) for s in self.node.objects("resourceslices")
+                 if s["spec"]["driver"] == DRIVER for d in s["spec"]["devices"]]
+        if len(seen) != 1 or seen[0] not in whole:
+            raise Failure(f"the pod sees {seen} bytes, the GPUs have {whole}")
+        self.remove()
+
     def limit_is_held(self):
         """A pod that takes all it can get has its share to the last bytes, by the node's own figures."""
         self.apply_objects(self.claim("held", "30", "4Gi"), self.pod("held", "held", HOLD))
@@ -230,10 +243,10 @@ class Checks:
             raise Failure(f"on the host there is still: {', '.join(sorted(left))}")
 
 
-CHECKS = ["gpus_are_published", "demo_manifests_hold_their_shares", "hami_forms_work_unchanged", "limit_is_held",
-          "pods_outlive_a_killed_daemon", "rolling_update_has_no_gap", "kubelet_restart_is_survived", "delete_and_apply_again_at_once",
-          "grace_period_zero_gives_the_room_back", "limits_change_while_pods_run", "gate_off",
-          "uninstall_leaves_nothing"]
+CHECKS = ["gpus_are_published", "demo_manifests_hold_their_shares", "hami_forms_work_unchanged",
+          "extended_resource_gives_a_whole_gpu", "limit_is_held", "pods_outlive_a_killed_daemon", "rolling_update_has_no_gap",
+          "kubelet_restart_is_survived", "delete_and_apply_again_at_once", "grace_period_zero_gives_the_room_back",
+          "limits_change_while_pods_run", "gate_off", "uninstall_leaves_nothing"]
 NEEDED = {"gpus_are_published"}  # without it nothing else makes sense
 
 

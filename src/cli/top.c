@@ -108,7 +108,7 @@ static void paint(struct top *t, FILE *out)
     struct tm local;
     const size_t *counts = t->model.counts;
     strftime(clock, sizeof(clock), "%T", localtime_r(&now, &local));
-    snprintf(title, sizeof(title), "%s  %zu GPUs, %zu shares, %zu processes  by %s%s%s", clock,
+    snprintf(title, sizeof(title), "%s  GPUs: %zu  shares: %zu  processes: %zu  by %s%s%s", clock,
              counts[ALQ_TOP_GPU], counts[ALQ_TOP_SHARE], counts[ALQ_TOP_PROCESS],
              alq_top_sort_names[t->model.sort], t->model.is_reversed ? ", reversed" : "",
              t->look.rows ? "  keys: m c n r q" : "");

@@ -22,7 +22,8 @@ static const char *const codes[] = {"", "1", "2", "32", "33", "31"};
 struct line {
     const struct alq_top_look *look;
     FILE *out;
-    int left; /* columns */
+    int left;   /* columns */
+    int blanks; /* not written yet; those at the end of a line never are */
 };
 
 struct widths {
@@ -37,6 +38,12 @@ static int min(int a, int b)
 /* ---- pieces -----------------------------------------------------------------------------------
  */
 
+static void flush_blanks(struct line *l)
+{
+    fprintf(l->out, "%*s", l->blanks, "");
+    l->blanks = 0;
+}
+
 static void put(struct line *l, enum colour colour, const char *text, int width, int is_right)
 {
     int is_coloured = colour != PLAIN && l->look->has_colours;
@@ -46,14 +53,16 @@ static void put(struct line *l, enum colour colour, const char *text, int width,
     if (width <= 0)
         return;
     if (is_right)
-        fprintf(l->out, "%*s", width - len, "");
-    if (is_coloured)
+        l->blanks += width - len;
+    if (len)
+        flush_blanks(l);
+    if (is_coloured && len)
         fprintf(l->out, "\033[%sm", codes[colour]);
     fprintf(l->out, "%.*s", len, text);
-    if (is_coloured)
+    if (is_coloured && len)
         fputs("\033[0m", l->out);
     if (!is_right)
-        fprintf(l->out, "%*s", width - len, "");
+        l->blanks += width - len;
     l->left -= width;
 }
 
@@ -128,6 +137,7 @@ static void put_history(struct line *l, int width, const struct alq_top_row *r)
         width = l->left;
     int count = min((int)r->history_count, width);
     put(l, PLAIN, "", width - count, 0);
+    flush_blanks(l);
     for (unsigned i = r->history_count - (unsigned)count; i < r->history_count; i++) {
         unsigned level = (r->history[i] * 8u + 99) / 100;
         if (l->look->is_utf8)
@@ -185,6 +195,7 @@ static void end(struct line *l)
 {
     fputs(l->look->line_end, l->out);
     l->left = l->look->columns;
+    l->blanks = 0;
 }
 
 static void put_heading(struct line *l, const struct widths *w, enum alq_top_kind kind)

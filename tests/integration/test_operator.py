@@ -18,6 +18,7 @@ from daemon_world import BUILD, REPO, World, result, wait_for
 
 TIMEOUT_S = 120
 TOOL = BUILD / "src/cli/aliquot"
+COMPLETION = REPO / "src/cli/completion"
 LEVELS = ["error", "warning", "ok"]
 
 
@@ -210,28 +211,29 @@ class Explain(unittest.TestCase):
         self.assertEqual(self.complete("set", "x", ""), [])
 
     def test_completion_of_bash_gives_what_the_tool_offers(self):
-        script = f"PATH={TOOL.parent}:$PATH; . {REPO}/src/cli/completion/aliquot.bash; COMP_WORDS=(aliquot shares --output = j); COMP_CWORD=4; " \
+        script = f"PATH={TOOL.parent}:$PATH; . {COMPLETION}/aliquot.bash; COMP_WORDS=(aliquot shares --output = j); COMP_CWORD=4; " \
                  "_aliquot; printf '%s\\n' \"${COMPREPLY[@]}\"; COMP_WORDS=(aliquot s); COMP_CWORD=1; _aliquot; printf '%s\\n' \"${COMPREPLY[@]}\"; complete -p aliquot"
         done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=30, check=True)
         self.assertEqual(done.stdout.split("\n")[0], "json")
         self.assertLessEqual({"set", "shares"}, set(done.stdout.split("\n")))
         self.assertIn("complete -F _aliquot aliquot", done.stdout)
 
-    def test_completion_of_fish_and_zsh_gives_what_the_tool_offers(self):
-        """Where they are installed; zsh with stand-ins for its own functions."""
-        scripts = REPO / "src/cli/completion"
-        zsh = f"_describe() {{ print -rl -- \"${{(@P)2}}\"; }}; f() {{ . {scripts}/_aliquot }}; words=(aliquot top --sort c); CURRENT=4; f"
-        for shell, options, script in (("fish", ("--no-config",), f"source {scripts}/aliquot.fish; complete -C 'aliquot top --sort c'"), ("zsh", ("-f",), zsh)):
-            if shutil.which(shell):
-                done = subprocess.run([shell, *options, "-c", script], capture_output=True, text=True, timeout=30, check=True,
-                                      env={"PATH": f"{TOOL.parent}:{os.environ['PATH']}", "HOME": self.world.root, "TERM": "dumb"})
-                self.assertEqual(done.stdout.strip(), "compute", shell)
+    def completed(self, shell, script, *options):
+        """What a shell makes of a script, which must be sound too."""
+        subprocess.run([shell, "-n", COMPLETION / {"fish": "aliquot.fish", "zsh": "_aliquot"}[shell]], check=True)
+        done = subprocess.run([shell, *options, "-c", script], capture_output=True, text=True, timeout=30, check=True,
+                              env={"PATH": f"{TOOL.parent}:{os.environ['PATH']}", "HOME": self.world.root, "TERM": "dumb"})
+        return done.stdout.strip()
 
-    def test_completion_scripts_are_sound(self):
-        """bash is here; zsh and fish where they are installed."""
-        for shell, name in ("bash", "aliquot.bash"), ("zsh", "_aliquot"), ("fish", "aliquot.fish"):
-            if shutil.which(shell):
-                subprocess.run([shell, "-n", REPO / "src/cli/completion" / name], check=True)
+    @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
+    def test_completion_of_fish_gives_what_the_tool_offers(self):
+        self.assertEqual(self.completed("fish", f"source {COMPLETION}/aliquot.fish; complete -C 'aliquot top --sort c'", "--no-config"), "compute")
+
+    @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
+    def test_completion_of_zsh_gives_what_the_tool_offers(self):
+        """With a stand-in for zsh's own function."""
+        script = f"_describe() {{ print -rl -- \"${{(@P)2}}\"; }}; f() {{ . {COMPLETION}/_aliquot }}; words=(aliquot top --sort c); CURRENT=4; f"
+        self.assertEqual(self.completed("zsh", script, "-f"), "compute")
 
 
 class Help(unittest.TestCase):

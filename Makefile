@@ -62,7 +62,7 @@ demo: build
 	@$(PYTHON) demo/demo.py $(if $(KEEP),--keep) $(DEMO_ARGS)
 
 test: build
-	@tools/setup.sh chart
+	@tools/setup.sh test
 	@$(PYTHON) tests/run.py --build $(BUILD) $(TEST_ARGS)
 
 test-aarch64:

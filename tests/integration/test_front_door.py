@@ -113,7 +113,7 @@ class SetUp(Folder):
                 groups.add(line)
             elif line and not line.startswith("#"):
                 self.assertRegex(line, r"^[a-z0-9][a-z0-9+.-]+ +(unless=\S+ )?# \S")
-        self.assertEqual(groups, {"[lint]", "[fuzz]", "[aarch64]", "[chart]", "[deb]", "[build]", "[run]"})
+        self.assertEqual(groups, {"[lint]", "[fuzz]", "[aarch64]", "[test]", "[deb]", "[build]", "[run]"})
 
 
 class Runner(Folder):

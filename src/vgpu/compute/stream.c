@@ -81,7 +81,8 @@ struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, 
         st->device = (uint8_t)device;
         st->context = (uint8_t)index;
         st->context_handle = current;
-        st->stream = alq_stream_is_default(stream) ? NULL : stream;
+        __atomic_store_n(&st->stream, alq_stream_is_default(stream) ? NULL : stream,
+                         __ATOMIC_RELAXED);
         st->is_open = st->is_unknown = st->is_wide = st->is_gapped = st->is_joining =
             st->is_timing = st->is_mixed = false;
         st->from = st->last = ALQ_NO_EVENT;
@@ -149,9 +150,12 @@ void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, 
 static bool lock_open(struct alq_compute *c, const struct alq_compute_device *dev,
                       struct alq_compute_stream *st, bool is_own)
 {
-    if (&c->devices[st->device] != dev || !alq_stream_try_lock(st))
+    if (!alq_stream_try_lock(st))
         return false;
-    if (st->is_open && !st->is_timing && (is_own || (st->stream && !st->is_joining)))
+    /* Nobody gives the place up, or takes it, while the lock is held. */
+    if (__atomic_load_n(&st->key, __ATOMIC_ACQUIRE) > KEY_MAKING &&
+        &c->devices[st->device] == dev && st->is_open && !st->is_timing &&
+        (is_own || (__atomic_load_n(&st->stream, __ATOMIC_RELAXED) && !st->is_joining)))
         return true;
     alq_stream_unlock(st);
     return false;
@@ -184,19 +188,38 @@ void alq_stream_end_all(struct alq_compute *c, struct alq_compute_device *dev,
     }
     for (uint32_t i = 0; i < count; i++)
         pays_ns += (int64_t)open[i]->work_ns;
+    const bool is_paid =
+        pays_ns >= (int64_t)count * (count > 1 ? ALQ_CALL_COST_NS : 3 * ALQ_CALL_COST_NS);
     for (uint32_t i = 0; i < count; i++) {
-        if (pays_ns >= (int64_t)count * (count > 1 ? ALQ_CALL_COST_NS : 3 * ALQ_CALL_COST_NS))
-            alq_stream_end_batch(c, open[i], open[i] == own ? own_handle : open[i]->stream, share,
-                                 NULL);
+        CUstream stream =
+            open[i] == own ? own_handle : __atomic_load_n(&open[i]->stream, __ATOMIC_RELAXED);
+        if (is_paid && stream) /* which may be about to end */
+            alq_stream_end_batch(c, open[i], stream, share, NULL);
         alq_stream_unlock(open[i]);
     }
     atomic_store_explicit(&dev->open_streams, count, RELAXED);
     alq_measure_leave(&c->measure);
 }
 
+/* Whoever holds the lock may be about to put an event into the stream, so it is waited for; in vain
+ * only where that thread had no processor all the while. */
+static bool lock_to_end(struct alq_compute *c, struct alq_compute_stream *st)
+{
+    uint64_t now = c->driver.now_ns(), until = now + ALQ_OWN_WAIT_NS;
+    const uint32_t word = 0;
+    __atomic_store_n(&st->stream, NULL, __ATOMIC_RELAXED);
+    while (!alq_stream_lock(c, st)) {
+        if (now >= until)
+            return false;
+        c->driver.wait_until(&word, 0, now + ALQ_OWN_WAIT_NS / 20);
+        now = c->driver.now_ns();
+    }
+    return true;
+}
+
 void alq_stream_end(struct alq_compute *c, struct alq_compute_stream *st)
 {
-    if (!alq_stream_lock(c, st))
+    if (!lock_to_end(c, st))
         return;
     if (alq_measure_spin_enter(c)) {
         if (st->is_open || st->is_timing)

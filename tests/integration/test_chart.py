@@ -131,7 +131,10 @@ class Values(Rendered):
     def test_schema_refuses_mistakes(self):
         for values in ({"drivername": "x"}, {"driverName": "A_B"}, {"image": {"digest": "sha256:1"}}, {"config": {"logLevels": "info"}},
                        {"config": {"wholeGpu": "yes"}}, {"metrics": {"port": 0}}, {"admission": {"refuseCounts": "maybe"}},
-                       {"driverRoot": "run/nvidia"}, {"deviceClass": {"config": {"kind": "GpuConfig"}}}, {"imagePullPolicy": "Sometimes"}):
+                       {"driverRoot": "run/nvidia"}, {"deviceClass": {"config": {"kind": "GpuConfig"}}}, {"imagePullPolicy": "Sometimes"},
+                       {"deviceClass": {"config": {"compute": {"policy": "Burst"}}}}, {"extendedResource": {"className": "a'b"}},
+                       {"stateDir": "/var/../etc"}, {"runDir": "/run:x"}, {"podLabels": {"app.kubernetes.io/name": "x"}},
+                       {"fullnameOverride": "Shares"}, {"serviceAccount": {"name": "a'b"}}, {"extendedResource": {"name": "-/-"}}):
             with self.subTest(values):
                 self.refuse(values)
 
@@ -144,6 +147,49 @@ class Values(Rendered):
         image = {"library", "hook"}  # the image's variables
         pod = {"nodeName", "podUid", "kubeconfig"}
         self.assertEqual(left, (own - {"logFormat", "devRoot"}) | image | pod | {"allowNonTmpfs", "standalone"})
+
+    def test_names_that_yaml_would_take_for_something_else_stay_names(self):
+        for name in ("123", "1.5", "true", "null"):
+            with self.subTest(name):
+                self.hold({"driverName": name, "runtimeClassName": name, "priorityClassName": name}, release=name, namespace=name)
+                self.hold({"fullnameOverride": name, "nameOverride": name, "serviceAccount": {"name": name}, "extendedResource": {"className": name + "x"}})
+
+    def test_long_names_end_as_names_may(self):
+        for release in ("aliquot-" + "y" * 43 + ".z", "a" * 51 + "-b", "x" * 53, "a.b"):
+            with self.subTest(release):
+                self.hold(release=release)
+        self.hold({"driverName": "d" * 63, "admission": {"moreClasses": ["c" * 253], "ceilings": True, "refuseCounts": "always"}})
+        self.hold({"nameOverride": "n" * 62 + ".x"})
+
+    def hold(self, values=None, **where):
+        """The schema takes the values, and what is rendered with them has only names and labels that are some."""
+        jsonschema.validate(self.renderer.ask(values, **where)["values"], self.schema)
+        for obj in self.renderer.objects(values, **where):
+            self.assertEqual(chart_objects.problems(obj), [])
+            self.assertRegex(obj["metadata"]["name"], r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+            for label in obj["metadata"]["labels"].values():
+                self.assertRegex(label, r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+
+    def test_a_value_that_is_taken_away_is_refused_or_not_missed(self):
+        given = yaml.safe_load((CHART / "values.yaml").read_text())
+        for name in ("networkPolicy", "podMonitor", "prometheusRule", "grafanaDashboard"):
+            given[name]["enabled"] = True
+
+        def places(values):
+            for key, value in list(values.items()):
+                yield values, key
+                yield from places(value) if isinstance(value, dict) else ()
+        for values, key in places(given):
+            kept, values[key] = values[key], None  # as Helm has it: null takes the chart's value away
+            try:
+                wrong = [p for o in self.renderer.objects(given) if o["kind"] not in MONITORING for p in chart_objects.problems(o)]
+            except RenderError as error:
+                wrong = str(error)
+            del values[key]
+            if wrong:
+                with self.subTest(key), self.assertRaises(jsonschema.ValidationError, msg=wrong):
+                    jsonschema.validate(given, self.schema)
+            values[key] = kept
 
     def test_config_may_not_say_what_the_chart_decides(self):
         with self.assertRaisesRegex(RenderError, "config.driverName: the chart sets it from a value of its own"):
@@ -294,6 +340,11 @@ class Monitoring(Rendered):
             has = set(re.split(r",\s*", gone[1])) if gone else set.union(*(known[n] for n in chart_objects.metric_names(rule["expr"])))
             self.assertLessEqual(used, has, rule["alert"])
 
+    def test_an_alert_on_the_first_step_of_a_counter_sees_counters_that_begin_with_it(self):
+        for rule in yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"][0]["rules"]:
+            for metric in re.findall(r"increase\((\w+)\[1h\]\) > 0", rule["expr"]):
+                self.assertIn(f"or ({metric} > 0 unless {metric} offset 1h)", rule["expr"])
+
     def test_dashboard_names_metrics_and_labels_that_exist(self):
         known = self.known()
         dashboard = json.loads(of_kind(self.sets["everything"], "ConfigMap", "shares-aliquot-dashboard")["data"]["aliquot.json"])
@@ -345,6 +396,17 @@ class Applied(Rendered):
         self.assertEqual(len(self.apply(objects).splitlines()), len(objects))
         self.assertNotIn(" created\n", self.apply(objects))
         self.assertEqual(self.compare(self.sandbox, chart_cases.ANSWERS), {c.name for c in chart_cases.CASES})
+
+    def test_a_node_cannot_write_into_the_pool_of_another(self):
+        """Not recorded of a real server."""
+        self.apply([o for o in self.default if o["metadata"]["name"] == "aliquot-node-slices" or o["kind"] in ("ClusterRole", "ClusterRoleBinding")])
+        for pool, is_allowed in (("node-a", True), ("node-b", False)):
+            body = chart_cases.slice_("node-a")
+            body["spec"]["pool"] = {"name": pool, "generation": 99, "resourceSliceCount": 1}
+            case = chart_cases.Case(pool, is_allowed, "POST", "resourceslices", body, "node-a")
+            status, _, answer = self.sandbox.admin.request(case.method, case.path, case.body, case.headers())
+            self.assertEqual(status < 300, is_allowed, answer)
+        self.assertIn("aliquotd of node node-a may write ResourceSlices of the pool of its own node only", answer["message"])
 
     def test_claims_of_other_nodes_are_kept_from_aliquotd_by_servers_that_do_not_do_so_themselves(self):
         with sandbox_peer.Sandbox("1.34") as sandbox:

@@ -12,6 +12,7 @@ import subprocess
 import jsonschema
 import yaml
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, ten times as fast
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("ALIQUOT_BUILD", REPO / "build"))
 CHART = REPO / "deploy/helm/aliquot"
@@ -48,7 +49,7 @@ class Renderer:
     def objects(self, *args, **kwargs):
         """The objects in the order of the templates' names."""
         texts = self.ask(*args, **kwargs)["objects"]
-        return [o for name in sorted(texts) if name != "NOTES.txt" for o in yaml.safe_load_all(texts[name]) if o]
+        return [o for name in sorted(texts) if name != "NOTES.txt" for o in yaml.load_all(texts[name], LOADER) if o]
 
     def close(self):
         self.process.stdin.close()

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* Puts text into err on one line. A cut never splits a UTF-8 sequence and always ends in "...". */
 static void set_text(struct alq_err *err, const char *text, int is_cut)
 {
@@ -30,6 +32,7 @@ static void set_text(struct alq_err *err, const char *text, int is_cut)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = ' ';
     }
+    alq_utf8_clean(err->text); /* a "%.80s" may have cut within a character */
 }
 
 /* Formats into a buffer of the caller first: the arguments may point into err->text itself. */

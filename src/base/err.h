@@ -32,8 +32,8 @@ enum alq_err_code {
 
 struct alq_err {
     int code;                      /* enum alq_err_code; 0 while nothing went wrong */
-    char text[ALQ_ERR_TEXT_BYTES]; /* one line, lower case, no full stop; cut with "..." when too
-                                      long */
+    char text[ALQ_ERR_TEXT_BYTES]; /* one line of UTF-8, lower case, no full stop; cut with "..."
+                                      when too long */
 };
 
 #define ALQ_ERR_INIT                                                                               \

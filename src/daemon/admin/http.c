@@ -25,6 +25,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "daemon/address.h"
 #include "daemon/admin/http_head.h"
 #include "daemon/listen.h"
@@ -165,7 +166,8 @@ static char *error_body(const char *fmt, va_list ap)
 {
     char text[1024];
     vsnprintf(text, sizeof(text), fmt, ap);
-    json_t *object = json_pack("{s:o}", "error", json_stringn_nocheck(text, strlen(text)));
+    alq_utf8_clean(text); /* cut within a character, perhaps */
+    json_t *object = json_pack("{s:s}", "error", text);
     char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return body;
@@ -288,7 +290,8 @@ static void take_request(struct connection *c, struct evbuffer *in, size_t head_
         status = 413;
     if (status) {
         c->is_kept = 0;
-        refuse(c, status, 0, "%s", reason_of(status));
+        refuse(c, status, 0, "%s",
+               status == 413 ? "a request of more than 64 KiB; ask for less" : reason_of(status));
         return;
     }
     if (evbuffer_get_length(in) - head_len < head.body_bytes)

@@ -78,6 +78,14 @@ static void set_cut_inside_a_character_drops_it(void **state)
     assert_int_equal((unsigned char)err.text[len - 4], 0xa9);
 }
 
+static void set_text_is_utf8_whatever_it_quotes(void **state)
+{
+    (void)state;
+    struct alq_err err = ALQ_ERR_INIT;
+    alq_err_set(&err, ALQ_EINVAL, "\"%.2s\" \xff", "x\xc3\xa9");
+    assert_string_equal(err.text, "\"x?\" ?");
+}
+
 static void set_text_with_newlines_becomes_one_line(void **state)
 {
     (void)state;
@@ -145,6 +153,7 @@ int main(void)
         cmocka_unit_test(set_text_too_long_ends_in_dots),
         cmocka_unit_test(set_text_that_just_fits_is_not_cut),
         cmocka_unit_test(set_cut_inside_a_character_drops_it),
+        cmocka_unit_test(set_text_is_utf8_whatever_it_quotes),
         cmocka_unit_test(set_text_with_newlines_becomes_one_line),
         cmocka_unit_test(errno_maps_to_code_and_appends_reason),
         cmocka_unit_test(errno_with_a_long_text_keeps_the_reason),

@@ -58,6 +58,21 @@ static int has(const struct run *r, const char *option)
 /* ---- what is asked ----------------------------------------------------------------------------
  */
 
+/* "0,1": none of them may get lost on the way to the daemon. */
+static int check_gpus(const struct alq_cli *cli)
+{
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const char *value = cli->given[i].value;
+        if (strcmp(cli->given[i].option->name, "gpu") != 0)
+            continue;
+        alq_auto_json json_t *text = json_string(value);
+        if (!text || *value == ',' || strstr(value, ",,") || value[strlen(value) - 1] == ',')
+            return alq_cli_usage(&alq_cli_run, "--gpu: \"%.200s\" is no GPU, or list of them",
+                                 value);
+    }
+    return 0;
+}
+
 static int parse(struct run *r)
 {
     struct alq_err err = ALQ_ERR_INIT;
@@ -79,6 +94,9 @@ static int parse(struct run *r)
                                  r->cores);
         r->cores_pct = (uint32_t)cores;
     }
+    int rc = check_gpus(r->cli);
+    if (rc)
+        return rc;
     r->library = alq_run_library(alq_cli_value(r->cli, "library"), &err);
     return r->library ? 0 : alq_cli_fail("%s", err.text);
 }
@@ -150,8 +168,7 @@ static int ask_daemon(struct run *r)
         return alq_cli_fail("%s; the aliquotd there is not --standalone, or not for you; "
                             "--voluntary runs the program without it",
                             err.text);
-    int is_absent = !status && (err.code == ALQ_ENOENT || err.code == ALQ_EIO);
-    if (!is_absent)
+    if (status || err.code != ALQ_ENOENT)
         return alq_cli_fail("%s", err.text);
     fprintf(stderr,
             "aliquot: %s: the limit is voluntary, it holds for this program and keeps no other "
@@ -215,8 +232,11 @@ static int set_voluntary(struct run *r, struct alq_err *err)
     if (!rc && r->cores)
         rc = put("CUDA_DEVICE_SM_LIMIT", number, err);
     json_array_foreach (gpus, i, gpu) {
-        char *longer =
-            alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "", json_string_value(gpu));
+        const char *word = json_string_value(gpu);
+        if (word[strspn(word, "0123456789")] && strncmp(word, "GPU-", 4) != 0)
+            return alq_err_set(err, ALQ_EINVAL,
+                               "--gpu: \"%.64s\": without a daemon give a number or a UUID", word);
+        char *longer = alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "", word);
         free(visible);
         visible = longer;
     }
@@ -310,12 +330,12 @@ static int run_program(struct run *r)
 {
     struct alq_err err = ALQ_ERR_INIT;
     int status = 0;
-    if ((!r->claim || has(r, "preload-env")) && make_dir(r, &err))
-        return alq_cli_fail("%s", err.text);
     if (has(r, "preload-env"))
         fputs("aliquot: --preload-env: a program that clears its environment, or has more rights "
               "than you, is not limited\n",
               stderr);
+    if ((!r->claim || has(r, "preload-env")) && make_dir(r, &err))
+        return alq_cli_fail("%s", err.text);
     fflush(stdout);
     if (alq_tend(r->cli->argv, prepare, r, &status, &err)) {
         alq_cli_fail("%s", err.text);

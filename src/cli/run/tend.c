@@ -26,19 +26,6 @@ struct report {
     struct alq_err err;
 };
 
-static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
-                                SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGWINCH};
-
-static void fill_set(sigset_t *set)
-{
-    sigemptyset(set);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        sigaddset(set, passed_on[i]);
-    for (int n = SIGRTMIN; n <= SIGRTMAX; n++)
-        sigaddset(set, n);
-    sigaddset(set, SIGCHLD);
-}
-
 /* execvp says "permission denied" for a directory in PATH that may not be looked into, also when no
  * other has the program. */
 static int is_in_path(const char *name)
@@ -149,7 +136,7 @@ int alq_tend(char *const *argv, int (*prepare)(void *arg, struct alq_err *err), 
         return alq_err_errno(err, errno, "pipe");
     alq_auto_close int reading = ends[0];
     alq_auto_close int writing = ends[1];
-    fill_set(&set);
+    sigfillset(&set); /* a fault of our own ends us all the same */
     sigprocmask(SIG_BLOCK, &set, &before.mask);
     sigaction(SIGCHLD, &by_default, &before.on_child); /* ignored, it would tell us nothing */
     pid_t pid = fork();

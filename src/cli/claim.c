@@ -33,8 +33,11 @@ static int ask(const struct alq_cli *cli, const char *method, const char *path, 
 {
     struct alq_err err = ALQ_ERR_INIT;
     int status = 0;
-    if (!alq_client_send(cli->socket, method, path, body, &status, answer, &err))
+    if (!alq_client_send(cli->socket, method, path, body, &status, answer, &err)) {
+        if (!cli->is_json)
+            alq_client_clean(*answer);
         return 0;
+    }
     if (status == 404 && strstr(err.text, API_PATH))
         return alq_cli_fail("the aliquotd here serves a kubelet: claims are the API server's "
                             "(kubectl apply)");

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 #define TIMEOUT_S 10
 #define ANSWER_MAX_BYTES (16u * 1024 * 1024)
@@ -23,6 +24,8 @@
 static int refused(const char *path, int errnum, struct alq_err *err)
 {
     int rc = alq_err_errno(err, errnum, "aliquotd does not answer at %s", path);
+    if (err && (errnum == ECONNREFUSED || errnum == ENOTDIR))
+        rc = err->code = ALQ_ENOENT;
     const char *remedy = rc == ALQ_EACCES ? "be root, or in the group that its --admin-group names"
                                           : "start it, or name its socket with --socket";
     if (!err)
@@ -54,6 +57,8 @@ static int write_all(int fd, const char *data, size_t len, struct alq_err *err)
 {
     for (ssize_t n; len; data += n, len -= (size_t)n) {
         n = send(fd, data, len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EPIPE)
+            return 0; /* it has seen enough; it has answered, or not */
         if (n <= 0)
             return alq_err_errno(err, errno, "asking aliquotd");
     }
@@ -76,6 +81,8 @@ static int read_all(int fd, char **data, size_t *len, struct alq_err *err)
         ssize_t n = recv(fd, buf + *len, size - *len - 1, 0);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == ECONNRESET)
+            n = 0; /* it closed without having read all */
         if (n < 0)
             return errno == EAGAIN ? alq_err_set(err, ALQ_ETIMEDOUT,
                                                  "aliquotd does not answer within %d s", TIMEOUT_S)
@@ -84,7 +91,7 @@ static int read_all(int fd, char **data, size_t *len, struct alq_err *err)
             break;
         *len += (size_t)n;
     }
-    if (!buf)
+    if (!*len)
         return alq_err_set(err, ALQ_EPROTO, "aliquotd closed the connection without an answer");
     buf[*len] = '\0';
     *data = alq_steal(&buf);
@@ -141,6 +148,36 @@ int alq_client_ask(const char *socket_path, const char *method, const char *path
     if (body && !text)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     return alq_client_send(socket_path, method, path, text, status, value, err);
+}
+
+void alq_client_clean_text(char *text)
+{
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
+    alq_utf8_clean(text);
+}
+
+static void clean_string(json_t *string)
+{
+    alq_auto_free char *text = strdup(json_string_value(string));
+    if (!text)
+        return;
+    alq_client_clean_text(text);
+    json_string_set(string, text);
+}
+
+void alq_client_clean(json_t *value)
+{
+    const char *key;
+    size_t i;
+    json_t *item;
+    if (json_is_string(value))
+        clean_string(value);
+    json_object_foreach (value, key, item)
+        alq_client_clean(item);
+    json_array_foreach (value, i, item)
+        alq_client_clean(item);
 }
 
 void alq_client_print(const json_t *value)

@@ -78,10 +78,12 @@ static int run(const struct alq_cli *cli)
     const json_t *f;
     json_array_foreach (findings, i, f)
         has_errors |= !strcmp(text(f, "level"), "error");
-    if (cli->is_json)
+    if (cli->is_json) {
         alq_client_print(answer);
-    else
+    } else {
+        alq_client_clean(answer);
         print(findings);
+    }
     return has_errors ? ALQ_CLI_FAILED : ALQ_CLI_OK;
 }
 

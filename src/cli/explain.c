@@ -237,6 +237,7 @@ static int show(const struct alq_cli *cli, const struct answers *a, const char *
         alq_client_print(all);
         return ALQ_CLI_OK;
     }
+    alq_client_clean(claims);
     json_array_foreach (claims, i, claim)
         print_claim(claim);
     return ALQ_CLI_OK;

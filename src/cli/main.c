@@ -9,10 +9,13 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/options.h"
+
+#define TEXT_BYTES 2048
 
 const struct alq_cli_command *const alq_cli_commands[] = {
     &alq_cli_run,          &alq_cli_claim_apply, &alq_cli_claim_list, &alq_cli_claim_describe,
@@ -34,26 +37,35 @@ const struct alq_cli_option alq_cli_common_options[] = {
     {.name = NULL},
 };
 
+/* One line of bounded length, whatever the arguments and files that it quotes hold. */
+static void say(const char *fmt, va_list ap, const char *end) __attribute__((format(printf, 1, 0)));
+static void say(const char *fmt, va_list ap, const char *end)
+{
+    char text[TEXT_BYTES];
+    if (vsnprintf(text, sizeof(text), fmt, ap) >= (int)sizeof(text))
+        memcpy(text + sizeof(text) - 4, "...", 4);
+    alq_client_clean_text(text);
+    fprintf(stderr, "aliquot: %s%s\n", text, end);
+}
+
 int alq_cli_usage(const struct alq_cli_command *command, const char *fmt, ...)
 {
+    char end[64];
     va_list ap;
-    fputs("aliquot: ", stderr);
+    snprintf(end, sizeof(end), " (see aliquot %s%s--help)", command ? command->name : "",
+             command ? " " : "");
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    say(fmt, ap, end);
     va_end(ap);
-    fprintf(stderr, " (see aliquot %s%s--help)\n", command ? command->name : "",
-            command ? " " : "");
     return ALQ_CLI_USAGE;
 }
 
 int alq_cli_fail(const char *fmt, ...)
 {
     va_list ap;
-    fputs("aliquot: ", stderr);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    say(fmt, ap, "");
     va_end(ap);
-    fputc('\n', stderr);
     return ALQ_CLI_FAILED;
 }
 
@@ -69,5 +81,6 @@ int main(int argc, char **argv)
     if (rc)
         return rc;
     rc = wants_help ? alq_help_print(&cli) : cli.command->run(&cli);
-    return fflush(stdout) ? alq_cli_fail("writing the output: %m") : rc;
+    /* An earlier write may have failed, and the last one not. */
+    return fflush(stdout) || ferror(stdout) ? alq_cli_fail("writing the output: %m") : rc;
 }

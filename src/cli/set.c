@@ -14,6 +14,8 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 
+#define SHARE_ID_MAX 128u
+
 struct wish {
     const char *share;
     json_t *body; /* {} until an option has filled it */
@@ -37,7 +39,7 @@ static int take_cores(struct wish *w, const char *text)
 {
     char *end;
     long cores = strtol(text, &end, 10);
-    if (!*text || *end || cores < 0 || cores > 100)
+    if (text[strspn(text, "0123456789")] || *end || cores > 100)
         return alq_cli_usage(&alq_cli_set, "--cores: \"%s\" is no whole number from 0 to 100",
                              text);
     json_object_set_new(w->body, "cores", json_integer(cores));
@@ -52,9 +54,10 @@ static int parse(const struct alq_cli *cli, struct wish *w)
     if (!cli->argc)
         return alq_cli_usage(&alq_cli_set, "which share? aliquot shares lists them");
     w->share = cli->argv[0];
-    if (strspn(w->share, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") <
-        strlen(w->share))
-        return alq_cli_usage(&alq_cli_set, "\"%s\" is not the id of a share", w->share);
+    if (!*w->share || strlen(w->share) > SHARE_ID_MAX ||
+        strspn(w->share, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") <
+            strlen(w->share))
+        return alq_cli_usage(&alq_cli_set, "\"%.200s\" is not the id of a share", w->share);
     if ((memory || cores) == w->is_reset)
         return alq_cli_usage(&alq_cli_set, "either --reset, or --memory, --cores or both");
     if (memory)

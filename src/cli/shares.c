@@ -72,10 +72,12 @@ static int run(const struct alq_cli *cli)
     int status;
     if (alq_client_ask(cli->socket, "GET", "/v1/shares", NULL, &status, &answer, &err))
         return alq_cli_fail("%s", err.text);
-    if (!cli->is_json)
-        return print(json_object_get(answer, "shares"));
-    alq_client_print(answer);
-    return ALQ_CLI_OK;
+    if (cli->is_json) {
+        alq_client_print(answer);
+        return ALQ_CLI_OK;
+    }
+    alq_client_clean(answer);
+    return print(json_object_get(answer, "shares"));
 }
 
 const struct alq_cli_command alq_cli_shares = {

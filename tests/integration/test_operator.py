@@ -275,6 +275,9 @@ class Help(unittest.TestCase):
         for args, status, words in ((("set", "x-0", "--memory", "99999999999999999999E"), 2, "too large"), (("set", "x-0", "--memory", "-1"), 2, "negative"),
                                     (("set", "x-0", "--memory", "1023"), 2, "1Mi"), (("set", "x-0", "--cores", "1e9"), 2, "from 0 to 100"),
                                     (("set", "x-0", "--cors", "5"), 2, "did you mean --cores?"), (("shars",), 2, "did you mean shares?"),
+                                    (("set", "x-0", "--cores", " 5"), 2, "from 0 to 100"), (("set", "", "--cores", "5"), 2, "is not the id"),
+                                    (("set", "A" * 100000, "--cores", "5"), 2, "is not the id"), (("a\nb\033[31m",), 2, "no command a b [31m"),
+                                    (("shares", "x\ny"), 2, "unexpected argument x y"), (("explain", "x\u00e9\n" * 5000, *nowhere), 1, "start it"),
                                     (("shares", *nowhere), 1, "start it, or name its socket with --socket"),
                                     (("explain", "x", "--socket", "/" + "x" * 200), 1, "too long for the path of a socket")):
             got, out, err = tool(*args)
@@ -298,3 +301,19 @@ class Help(unittest.TestCase):
             done = subprocess.run([TOOL, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("No space left", done.stderr)
+
+    def test_refusal_that_reads_nothing_is_an_answer(self):
+        """aliquot run takes no daemon for absent that closes before it has read all."""
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{folder}/s")
+            listener.listen()
+            for answer, words in ((b"", "closed the connection without an answer"), (b'HTTP/1.1 503 X\r\n\r\n{"error":"not now"}', "not now")):
+                process = subprocess.Popen([TOOL, "run", "-m", "1Gi", "--socket", f"{folder}/s", "--", "echo", "it ran"],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                peer = listener.accept()[0]
+                peer.recv(1)
+                peer.sendall(answer)
+                peer.close()
+                out, err = process.communicate(timeout=30)
+                self.assertEqual((process.returncode, out, err.count("\n")), (1, "", 1), err)
+                self.assertIn(words, err)

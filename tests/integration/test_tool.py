@@ -228,6 +228,31 @@ class Tool(unittest.TestCase):
             process.send_signal(number)
             self.assertEqual(self.end(process)[0], status)
 
+    def test_run_passes_every_signal_on(self):
+        catch = ("import os, signal\n"
+                 "def got(number, frame):\n    print('got', number, flush=True)\n"
+                 "for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}: signal.signal(number, got)\n"
+                 "print('ready', flush=True)\n"
+                 "while True: signal.pause()")
+        process = self.world.start_program("/usr/bin/python3", "-c", catch)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        for number in sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}):
+            process.send_signal(number)
+            self.assertEqual(process.stdout.readline(), f"got {int(number)}\n")
+        process.kill()
+        self.end(process)
+
+    def test_status_is_the_programs_when_nobody_reads_what_is_told(self):
+        for options in ((), ("-o", "json"), ("--voluntary",), ("--preload-env",)):
+            process = subprocess.Popen([TOOL, "run", "-m", "1Gi", "-c", "1", *options, "--", "sh", "-c", "read line; exit 7"],
+                                       stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=self.world.environment(XDG_RUNTIME_DIR=self.world.root))
+            if "--preload-env" in options:
+                process.stderr.readline()
+            process.stderr.close()
+            process.stdin.close()
+            self.assertEqual(process.wait(30), 7, options)
+        self.assertEqual([name for name in os.listdir(self.world.root) if name.startswith("aliquot-run")], [])
+
     def test_run_of_a_parent_that_ignores_its_children(self):
         done = subprocess.run([TOOL, "run", "-q", "-g", "0", "-m", "1Gi", "-c", "1", "--", "grep", "SigIgn", "/proc/self/status"],
                               capture_output=True, text=True, check=False, timeout=30, env=self.world.environment(),
@@ -488,12 +513,39 @@ class Tool(unittest.TestCase):
             self.assertEqual((status, out, err.count("\n")), (1, "", 1), (args, err))
             self.assertIn(words, err)
 
+    def test_gpu_that_gets_lost_on_the_way_is_no_wish_for_any(self):
+        for gpu in (",", "0,,1", "0,", ",0", b"\xff"):
+            done = subprocess.run([TOOL, "run", "-m", "1Gi", "--gpu", gpu, "--", "true"], capture_output=True, check=False, env=self.world.environment())
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count(b"\n")), (2, b"", 1), gpu)
+            self.assertIn(b"is no GPU, or list of them", done.stderr)
+        for gpu, words in (("x" + "\u00e9" * 100, "there is no GPU"), ("A" * 100000, "more than 64 KiB")):
+            status, out, err = self.world.tool("run", "-m", "1Gi", "--gpu", gpu, "--", "echo", "it ran")
+            self.assertEqual((status, out, err.count("\n")), (1, "", 1), err)
+            self.assertIn(words, err)
+        status, out, err = self.world.tool("run", "--voluntary", "-m", "1Gi", "--gpu", "hami-gpu-0", "--", "echo", "it ran")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("give a number or a UUID", err)
+
+    def test_users_of_large_numbers_are_users(self):
+        user = 4294967294
+        self.assertEqual(self.apply(CLAIM % ("mine", DRIVER, "20", "8Gi"), user=user)[0], 0)
+        self.assertEqual([c["owner"] for c in self.world.claims()], [user])
+        self.assertEqual(self.world.tool("claim", "delete", "mine", user=user)[0], 0)
+
+    def test_names_of_others_do_not_command_a_terminal(self):
+        evil = json.dumps({"kind": "X\n", "apiVersion": "v1", "metadata": {"name": "a\033[2J"}})
+        status, out, _ = self.apply(evil)
+        self.assertEqual((status, out), (0, "X  a [2J left out: has no meaning on one machine; only ResourceClaim and DeviceClass have\n"))
+        status, _, err = self.apply(CLAIM.replace("name: gpu", 'name: "gpu\\e[2J"') % ("mine", DRIVER, "20", "8Gi"))
+        self.assertEqual((status, err.count("\033")), (1, 0))
+        self.assertIn('the name "gpu [2J" of a request is none', err)
+
     def test_manifests_that_are_wrong_are_named(self):
         self.assertEqual(self.apply(CLAIM % ("mine", DRIVER, "20", "8Gi"))[0], 0)
         self.addCleanup(self.world.tool, "claim", "delete", "mine")
         good = CLAIM % ("other", DRIVER, "20", "8Gi")
         for text, words in ((CLAIM % ("mine", DRIVER, "30", "8Gi"), "delete it first"), (good.replace("/v1", "/v1beta1"), "write resource.k8s.io/v1"),
-                            (good.replace("other", "Not_A_Name"), "is no name"), (good.replace("exactly", "exaktly"), "request"),
+                            (good.replace("other", "Not_A_Name"), "is no name"), (good.replace("other", "x" + "\u00e9" * 100), "is no name"), (good.replace("exactly", "exaktly"), "request"),
                             (good.replace(DRIVER, "no-such-class"), "no-such-class"), (good.replace('"20"', '"x"'), "cores"),
                             ("a: [", "line"), ("", "no object"), ("kind: ResourceClaim", "apiVersion is missing"), ("- 1", "no object")):
             status, out, err = self.apply(text)

@@ -99,6 +99,13 @@ class Top(unittest.TestCase):
         self.assertLessEqual(max(map(len, out.splitlines())), 80)
         self.assertEqual(self.tool("-n2", "--interval=0.1", "-o", "json")[1].count('"processes": ['), 2)
 
+    def test_output_that_cannot_be_written_is_said(self):
+        for args in (), ("-o", "json"), ("-n", "2", "--interval", "0.1"):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([TOOL, "top", "--socket", self.socket, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("No space left", done.stderr)
+
     def test_json_has_the_fields_that_are_documented(self):
         figures = self.figures()
         self.assertEqual(set(figures), {"gpus", "shares", "processes"})

@@ -52,8 +52,8 @@ static json_t *devices_json(const struct alq_config *cfg, const struct alq_claim
 static json_t *claim_json(const struct alq_standalone *s, const struct alq_local *local,
                           const struct alq_claim_spec *spec)
 {
-    json_t *claim = json_pack("{s:s, s:s, s:i, s:b, s:o}", "name", local->id.name, "uid",
-                              local->id.uid, "owner", (int)local->owner, "prepared",
+    json_t *claim = json_pack("{s:s, s:s, s:I, s:b, s:o}", "name", local->id.name, "uid",
+                              local->id.uid, "owner", (json_int_t)local->owner, "prepared",
                               local->is_prepared, "devices", devices_json(s->parts.cfg, spec));
     if (claim && local->process.pid)
         json_object_set_new(claim, "process", json_integer(local->process.pid));

@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 
 #define GROUP "resource.k8s.io/"
+#define LABEL_MAX 63u
 #define UUID_LEAST 8 /* so much of a UUID names a GPU: "GPU-5d1f" */
 
 /* ---- manifests --------------------------------------------------------------------------------
@@ -54,6 +55,26 @@ static int is_subdomain(const char *text)
     return len && len <= 253 && before != '.' && before != '-';
 }
 
+/* As the API server has it: a label. What is missing the allocation names. */
+static int check_requests(const json_t *requests, struct alq_err *err)
+{
+    size_t i;
+    const json_t *request;
+    json_array_foreach (requests, i, request) {
+        const char *name = alq_json_str(request, "name");
+        if (name && (!is_subdomain(name) || strchr(name, '.') || strlen(name) > LABEL_MAX))
+            return alq_err_set(
+                err, ALQ_EINVAL,
+                "the name \"%.80s\" of a request is none (lower-case letters, digits "
+                "and '-', at most %u)",
+                name, LABEL_MAX);
+        int rc = check_requests(json_object_get(request, "firstAvailable"), err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 int alq_want_name(const json_t *document, const char **name, struct alq_err *err)
 {
     *name = alq_json_str(document, "metadata.name");
@@ -64,7 +85,7 @@ int alq_want_name(const json_t *document, const char **name, struct alq_err *err
                            "metadata.name \"%.80s\" is no name (lower-case letters, digits, '-' "
                            "and '.', at most 253)",
                            *name);
-    return 0;
+    return check_requests(alq_json_at(document, "spec.devices.requests"), err);
 }
 
 int alq_want_is_admin(const json_t *document)

@@ -25,7 +25,8 @@ enum alq_want {
 int alq_want_kind(const json_t *document, enum alq_want *kind, const char **why,
                   struct alq_err *err);
 
-/* The name of a claim. ALQ_EINVAL: it has none, or one that is no DNS subdomain. */
+/* The name of a claim. ALQ_EINVAL: it has none, or one that is no DNS subdomain, or a request has
+ * one that is no DNS label. */
 int alq_want_name(const json_t *document, const char **name, struct alq_err *err);
 
 /* Whether a request of the claim asks for adminAccess. */

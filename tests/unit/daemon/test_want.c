@@ -82,6 +82,25 @@ static void name_of_a_claim_is_a_subdomain(void **state)
     }
 }
 
+static void names_of_requests_are_labels(void **state)
+{
+    static const char *const bad[] = {"", "a.b", "A", "gpu\033[31m", "-a", "a b", "\xc3\xa9"};
+    const char *name = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct alq_err err = ALQ_ERR_INIT;
+        alq_auto_json json_t *direct =
+            json_pack("{s:{s:s}, s:{s:{s:[{s:s}, {s:s}]}}}", "metadata", "name", "mine", "spec",
+                      "devices", "requests", "name", "gpu-0", "name", bad[i]);
+        alq_auto_json json_t *below =
+            json_pack("{s:{s:s}, s:{s:{s:[{s:s, s:[{s:s}]}]}}}", "metadata", "name", "mine", "spec",
+                      "devices", "requests", "name", "gpu", "firstAvailable", "name", bad[i]);
+        assert_int_equal(alq_want_name(direct, &name, &err), ALQ_EINVAL);
+        assert_non_null(strstr(err.text, "of a request"));
+        assert_int_equal(alq_want_name(below, &name, NULL), ALQ_EINVAL);
+    }
+}
+
 static void object_has_the_identity_that_it_is_given(void **state)
 {
     static const struct alq_claim_id id = {"11111111-2222", "uid-7", "mine"};
@@ -160,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kind_of_a_document_says_what_becomes_of_it),
         cmocka_unit_test(name_of_a_claim_is_a_subdomain),
+        cmocka_unit_test(names_of_requests_are_labels),
         cmocka_unit_test(object_has_the_identity_that_it_is_given),
         cmocka_unit_test(admin_access_is_found_in_any_request),
         cmocka_unit_test(run_of_words_is_a_claim_or_says_what_is_wrong),

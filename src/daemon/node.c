@@ -270,11 +270,16 @@ static int open_store(struct alq_node *n, struct alq_err *err)
 {
     int rc;
     const struct timespec pause = {.tv_nsec = LOCK_WAIT_MS * 1000000};
-    for (int i = 0; (rc = alq_store_open(n->parts.cfg->state_dir, &n->store, err)) == ALQ_EBUSY &&
+    struct alq_err why = ALQ_ERR_INIT;
+    for (int i = 0; (rc = alq_store_open(n->parts.cfg->state_dir, &n->store, &why)) == ALQ_EBUSY &&
                     n->parts.cfg->pod_uid && i < LOCK_TRIES;
          i++)
         nanosleep(&pause, NULL);
-    return rc ? alq_err_wrap(err, "--state-dir") : 0;
+    if (rc) {
+        *err = why;
+        alq_err_wrap(err, "--state-dir");
+    }
+    return rc;
 }
 
 static void opening_run(struct alq_job *job)

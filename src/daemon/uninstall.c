@@ -51,10 +51,14 @@ static int check_records(const struct alq_config *cfg, struct alq_store *store, 
                        count, *name ? ", among them " : "", name, path);
 }
 
-static int check_shares(const struct alq_config *cfg, struct alq_err *err)
+/* *lock keeps other instances from the shares; untouched where there are none. */
+static int check_shares(const struct alq_config *cfg, int *lock, struct alq_err *err)
 {
     alq_auto_free char *root = alq_share_root(cfg);
     alq_auto_closedir DIR *dir = root ? opendir(root) : NULL;
+    int rc = dir ? alq_share_root_lock(cfg, lock, err) : 0;
+    if (rc)
+        return rc;
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (entry->d_name[0] != '.' && alq_share_dir_is_in_use(cfg, entry->d_name))
             return alq_err_set(err, ALQ_EBUSY,
@@ -94,12 +98,16 @@ static void remove_matching(const char *dir_path, const char *const *patterns,
 static void remove_empty(const char *path, struct alq_err *first)
 {
     struct alq_err why = ALQ_ERR_INIT;
+    char first_byte;
     if (!rmdir(path)) {
         alq_info(ALQ_LOG_KV({"file", path}), "removed");
     } else if (errno == ENOTEMPTY || errno == EEXIST) {
         alq_warn(ALQ_LOG_KV({"file", path}), "stays: there is something in it that is not ours");
     } else if (errno == EBUSY) {
         alq_warn(ALQ_LOG_KV({"file", path}), "stays, empty: it is a mount point here");
+    } else if (errno == ENOTDIR && readlink(path, &first_byte, 1) > 0) {
+        alq_warn(ALQ_LOG_KV({"file", path}),
+                 "stays: it is a link; the directory behind it was emptied of what is ours");
     } else if (errno != ENOENT) {
         alq_err_errno(&why, errno, "%s", path);
         keep(first, &why);
@@ -159,7 +167,7 @@ int alq_uninstall(const struct alq_config *cfg, struct alq_err *err)
         alq_str_printf("%s/%s", cfg->kubelet_plugins_dir, cfg->driver_name);
     alq_auto_free char *lock_path =
         plugin_dir ? alq_str_printf("%s/aliquotd.lock", plugin_dir) : NULL;
-    alq_auto_close int lock = -1;
+    alq_auto_close int lock = -1, run_lock = -1;
     struct alq_store *store = NULL;
     if (!lock_path)
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
@@ -170,7 +178,7 @@ int alq_uninstall(const struct alq_config *cfg, struct alq_err *err)
             rc = check_records(cfg, store, err);
     }
     if (!rc)
-        rc = check_shares(cfg, err);
+        rc = check_shares(cfg, &run_lock, err);
     if (!rc)
         rc = remove_all(cfg, plugin_dir, err);
     alq_store_close(store);

@@ -15,8 +15,9 @@
  * files below the directories of cfg, and each of our own directories that is empty then; a log
  * line for each thing. The directories of others (kubelet, CDI) and what we do not know stay, and
  * so does an installed file that another driver's spec names. ALQ_EBUSY, with nothing removed: an
- * aliquotd runs, a claim is prepared, or a process uses a share. ALQ_EIO and the like: something
- * could not be removed (the first error); the rest is gone.
+ * aliquotd runs (for this driver, or with this state or run directory), a claim is prepared, or a
+ * process uses a share. ALQ_EIO and the like: something could not be removed (the first error); the
+ * rest is gone.
  */
 int alq_uninstall(const struct alq_config *cfg, struct alq_err *err);
 

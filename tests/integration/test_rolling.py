@@ -2,6 +2,7 @@
 """Rolling updates: two instances of aliquotd side by side on one node, a kubelet's stand-in that picks the instance as the
 kubelet does, and calls without a pause."""
 
+import fcntl
 import os
 import pathlib
 import random
@@ -390,6 +391,24 @@ class Rolling(unittest.TestCase):
         status, said = self.world.run()
         self.assertEqual(status, 1)
         self.assertIn(f"pid {sharing.process.pid}", said)
+
+
+class Locks(unittest.TestCase):
+    def test_an_instance_that_has_waited_for_a_lock_opens_when_it_is_free(self):
+        """State and shares may be held a moment longer by a child of the instance before."""
+        world = World(gpus=1)
+        self.addCleanup(world.close)
+        os.makedirs(world.path("run", "shares"))
+        for held in ("state/lock", "run/shares"):
+            with self.subTest(held):
+                fd = os.open(world.path(held), os.O_RDONLY | (0 if os.path.isdir(world.path(held)) else os.O_CREAT), 0o600)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                instance = Instance(world)
+                self.addCleanup(instance.stop)
+                time.sleep(0.3)
+                os.close(fd)
+                instance.wait_ready()
+                self.assertEqual(instance.stop(), 0)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,38 @@ class Uninstall(Host):
         self.assertEqual(self.listing() - self.before, {"run", "run/other", "state", "state/other", "cdi/k8s.other.example-claim_1.json",
                                                         "lib", f"lib/{library}"})
 
+    def test_links_in_the_place_of_directories_stay_and_lead_nowhere(self):
+        for name in ("state", "run", "lib"):
+            os.makedirs(self.world.path("disk", name))
+            os.symlink(self.world.path("disk", name), self.world.path(name))
+        other = pathlib.Path(self.world.path("disk", "other"))
+        other.mkdir()
+        (other / "file").touch()
+        before = self.listing()
+        self.start()
+        self.world.stop()
+        for name in ("state/claims/link", "state/made", "run/shares/link"):
+            os.symlink(other, self.world.path(name))
+        for _ in range(2):
+            rc, said = self.uninstall()
+            self.assertEqual(rc, 0, said)
+            self.assertIn(f"stays: it is a link; the directory behind it was emptied of what is ours file={self.world.path('state')}", said)
+            self.assertEqual(self.listing(), before)
+
+    def test_shares_of_another_driver_in_the_same_run_directory_are_let_alone(self):
+        self.start()
+        claim = self.prepare("held")
+        there = self.listing()
+        apart = {"driver_name": "other.example.com", "state_dir": self.world.path("other-state")}
+        rc, said = self.uninstall(**apart)
+        self.assertEqual(rc, 1)
+        self.assertIn(f"has its shares in {self.world.path('run/shares')}; give one of them a --run-dir of its own", said)
+        done = subprocess.run(self.world.command(**apart), capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("give one of them a --run-dir of its own", done.stderr)
+        self.assertEqual(there - self.listing(), set())
+        self.unprepare(claim)
+
     def uninstall_behind(self, *mounts):
         """In a mount namespace of its own where these have been made."""
         if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:

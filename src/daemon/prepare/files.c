@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -26,6 +27,8 @@
 
 #define ALQ_LOG_MODULE "prepare"
 #define SPEC_MAX_BYTES (4u * 1024 * 1024)
+#define LOCK_TRIES 50
+#define LOCK_WAIT_MS 20
 #define UID_BYTES sizeof(((struct alq_claim_spec *)0)->uid)
 
 struct driver {
@@ -36,6 +39,7 @@ struct driver {
 struct alq_files {
     const struct alq_config *cfg;
     struct alq_store *store;
+    int run_lock;
     char boot_id[ALQ_BOOT_ID_BYTES];
     pthread_mutex_t lock;
     struct driver *driver;  /* under lock; NULL until first needed */
@@ -193,12 +197,23 @@ static int open_cdi_dir(const struct alq_config *cfg, struct alq_err *err)
     return rc ? alq_err_wrap(err, "--cdi-dir") : 0;
 }
 
-static int open_run_dir(const struct alq_config *cfg, struct alq_err *err)
+/* A child of the instance before that has not called exec yet may have the lock for a moment. */
+static int open_run_dir(const struct alq_config *cfg, int *lock, struct alq_err *err)
 {
+    const struct timespec pause = {.tv_nsec = LOCK_WAIT_MS * 1000000};
+    struct alq_err why = ALQ_ERR_INIT;
     int rc = alq_share_root_prepare(cfg, err);
     if (!rc)
         rc = check_writable(cfg->run_dir, err);
-    return rc ? alq_err_wrap(err, "--run-dir") : 0;
+    if (rc)
+        return alq_err_wrap(err, "--run-dir");
+    for (int i = 0; (rc = alq_share_root_lock(cfg, lock, &why)) == ALQ_EBUSY && i < LOCK_TRIES; i++)
+        nanosleep(&pause, NULL);
+    if (rc) {
+        *err = why;
+        alq_err_wrap(err, "--run-dir");
+    }
+    return rc;
 }
 
 /* Its hash, out of ".../libvgpu-<hash>.so". */
@@ -238,12 +253,13 @@ int alq_files_open(const struct alq_config *cfg, struct alq_store *store, const 
         return alq_err_set(err, ALQ_ENOMEM, "out of memory");
     f->cfg = cfg;
     f->store = store;
+    f->run_lock = -1;
     snprintf(f->boot_id, sizeof(f->boot_id), "%s", boot_id);
     pthread_mutex_init(&f->lock, NULL);
     pthread_rwlock_init(&f->library_lock, NULL);
     int rc = open_cdi_dir(cfg, err);
     if (!rc)
-        rc = open_run_dir(cfg, err);
+        rc = open_run_dir(cfg, &f->run_lock, err);
     if (!rc)
         rc = open_library(f, err);
     if (rc) {
@@ -262,6 +278,8 @@ void alq_files_close(struct alq_files *files)
     pthread_mutex_destroy(&files->lock);
     pthread_rwlock_destroy(&files->library_lock);
     free(files->found);
+    if (files->run_lock >= 0)
+        close(files->run_lock);
     free(files);
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -61,6 +62,21 @@ int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err)
                            "page faults and outlive a boot; mount a tmpfs there, or for a test "
                            "pass --allow-non-tmpfs",
                            cfg->run_dir);
+    return 0;
+}
+
+int alq_share_root_lock(const struct alq_config *cfg, int *fd, struct alq_err *err)
+{
+    alq_auto_free char *root = alq_share_root(cfg);
+    alq_auto_close int lock = root ? open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (lock < 0)
+        return alq_err_errno(err, root ? errno : ENOMEM, "%s", root ? root : "shares");
+    if (flock(lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return alq_err_set(err, ALQ_EBUSY,
+                           "another aliquotd, of another driver name or state directory, has its "
+                           "shares in %s; give one of them a --run-dir of its own",
+                           root);
+    *fd = alq_steal_fd(&lock);
     return 0;
 }
 

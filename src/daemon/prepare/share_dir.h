@@ -18,6 +18,10 @@ char *alq_share_root(const struct alq_config *cfg);
  * nobody but root may write there (ALQ_EACCES). */
 int alq_share_root_prepare(const struct alq_config *cfg, struct alq_err *err);
 
+/* Until fd is closed no other aliquotd may have its shares in <run dir>/shares, which is there: it
+ * would take away those that no record of its own accounts for. ALQ_EBUSY: one has them there. */
+int alq_share_root_lock(const struct alq_config *cfg, int *fd, struct alq_err *err);
+
 /* Makes what is missing of the share's directory and files; publishes limits that differ from those
  * in force. *made (may be NULL) counts files made. ALQ_EIO: names the file. */
 int alq_share_dir_ensure(const struct alq_config *cfg, const struct alq_share_spec *share,

@@ -41,7 +41,7 @@ static int ask(const struct alq_cli *cli, const char *method, const char *path, 
     if (status == 404 && strstr(err.text, API_PATH))
         return alq_cli_fail("the aliquotd here serves a kubelet: claims are the API server's "
                             "(kubectl apply)");
-    if (!status)
+    if (!status && (err.code == ALQ_ENOENT || err.code == ALQ_EACCES))
         return alq_cli_fail("%s; claims need aliquotd --standalone (systemctl start "
                             "aliquotd-standalone)",
                             err.text);

@@ -35,6 +35,11 @@ static int refused(const char *path, int errnum, struct alq_err *err)
     return rc;
 }
 
+static int timed_out(struct alq_err *err)
+{
+    return alq_err_set(err, ALQ_ETIMEDOUT, "aliquotd does not answer within %d s", TIMEOUT_S);
+}
+
 static int dial(const char *path, int *out, struct alq_err *err)
 {
     const struct timeval limit = {.tv_sec = TIMEOUT_S};
@@ -48,7 +53,7 @@ static int dial(const char *path, int *out, struct alq_err *err)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)))
-        return refused(path, errno, err);
+        return errno == EAGAIN ? timed_out(err) : refused(path, errno, err);
     *out = alq_steal_fd(&fd);
     return 0;
 }
@@ -59,7 +64,9 @@ static int write_all(int fd, const char *data, size_t len, struct alq_err *err)
         n = send(fd, data, len, MSG_NOSIGNAL);
         if (n < 0 && errno == EPIPE)
             return 0; /* it has seen enough; it has answered, or not */
-        if (n <= 0)
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n <= 0)
             return alq_err_errno(err, errno, "asking aliquotd");
     }
     return 0;
@@ -84,8 +91,7 @@ static int read_all(int fd, char **data, size_t *len, struct alq_err *err)
         if (n < 0 && errno == ECONNRESET)
             n = 0; /* it closed without having read all */
         if (n < 0)
-            return errno == EAGAIN ? alq_err_set(err, ALQ_ETIMEDOUT,
-                                                 "aliquotd does not answer within %d s", TIMEOUT_S)
+            return errno == EAGAIN ? timed_out(err)
                                    : alq_err_errno(err, errno, "the answer of aliquotd");
         if (!n)
             break;

@@ -453,6 +453,32 @@ class Tool(unittest.TestCase):
         self.assertTrue(self.world.spec(before["uid"]))
         self.assertEqual(self.world.tool("claim", "delete", "kept", user=ALICE)[0], 0)
 
+    def test_torn_and_foreign_files_take_no_claim_away_and_are_told(self):
+        for name in ("good", "torn"):
+            self.assertEqual(self.apply(CLAIM % (name, DRIVER, "20", "1Gi"))[0], 0)
+        before = {c["name"]: c for c in self.world.claims()}
+        made = pathlib.Path(self.world.path("state/standalone/made"))
+        path = made / f"{before['torn']['uid']}.json"
+        self.world.stop()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:len(whole) // 2])
+        (made / "notes.txt").write_bytes(b"\xff")
+        os.mkfifo(made / "pipe.json")
+        self.world.start()
+        wait_for("the whole claim", lambda: self.world.claims() == [before["good"]])
+        status, out, _ = self.world.tool("doctor", "--output", "json")
+        finding, = (f for f in json.loads(out)["findings"] if f["id"] == "claims.files")
+        self.assertEqual((status, finding["level"], finding["text"].split()[0]), (1, "error", "3"))
+        self.assertTrue(os.path.isdir(before["torn"]["devices"][0]["directory"]))
+        self.world.stop()
+        path.write_bytes(whole)
+        for name in ("notes.txt", "pipe.json"):
+            (made / name).unlink()
+        self.world.start()
+        wait_for("both claims", lambda: {c["name"]: c for c in self.world.claims()} == before)
+        self.assertRegex(self.world.tool("doctor")[1], r"(?m)^ok +claims\.files ")
+        self.assertEqual(self.world.tool("claim", "delete", "good", "torn")[0], 0)
+
     @staticmethod
     def boot_id():
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
@@ -531,6 +557,23 @@ class Tool(unittest.TestCase):
         self.assertEqual(self.apply(CLAIM % ("mine", DRIVER, "20", "8Gi"), user=user)[0], 0)
         self.assertEqual([c["owner"] for c in self.world.claims()], [user])
         self.assertEqual(self.world.tool("claim", "delete", "mine", user=user)[0], 0)
+
+    def test_user_with_many_connections_keeps_no_other_out(self):
+        begin = ("import socket, time\n"
+                 "many = []\n"
+                 "def more(n):\n"
+                 "    for _ in range(n):\n"
+                 "        s = socket.socket(socket.AF_UNIX)\n"
+                 f"        s.connect({self.world.admin!r})\n"
+                 "        s.sendall(b'GET /v1/version HTTP/1.1\\r\\nHost: x\\r\\n')\n"
+                 "        many.append(s)\n"
+                 "        time.sleep(0.003)\n")  # each is read before the next comes
+        one = subprocess.Popen(Machine.by(BOB, ["/usr/bin/python3", "-c", begin + "more(1)\nprint(flush=True)\ninput()\n"
+                                                "many[0].sendall(b'Connection: close\\r\\n\\r\\n')\nprint(many[0].recv(4096).decode()[:12])"]),
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        one.stdout.readline()
+        subprocess.run(Machine.by(ALICE, ["/usr/bin/python3", "-c", begin + "more(100)"]), check=True)
+        self.assertEqual(one.communicate("\n", timeout=30)[0].strip(), "HTTP/1.1 200")
 
     def test_names_of_others_do_not_command_a_terminal(self):
         evil = json.dumps({"kind": "X\n", "apiVersion": "v1", "metadata": {"name": "a\033[2J"}})

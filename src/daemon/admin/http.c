@@ -408,23 +408,48 @@ static enum right right_of(const struct listener *l, int fd, struct alq_http_pee
     return l->group == ALQ_EVERYBODY || is_in_group(fd, &peer, l->group) ? RIGHT_READ : RIGHT_NONE;
 }
 
-/* Room for one more: who has waited longest for a request goes; if nobody waits, who has been
- * longest at sending one or at taking an answer. So peers that dawdle, however many, keep no probe
- * out. */
-static int make_room(struct listener *l)
+static unsigned count_of(const struct listener *l, uid_t user)
+{
+    const struct connection *c;
+    unsigned n = 0;
+    TAILQ_FOREACH(c, &l->connections, link)
+    n += c->peer.uid == user;
+    return n;
+}
+
+/* Of those whose user has so many connections or more: who has waited longest for a request; if
+ * nobody waits, who has been longest at sending one or at taking an answer. */
+static struct connection *slowest_of(const struct listener *l, unsigned least)
 {
     struct connection *c, *slowest = NULL;
+    TAILQ_FOREACH(c, &l->connections, link)
+    {
+        if (count_of(l, c->peer.uid) < least)
+            continue;
+        if (c->state == STATE_READING && !c->has_begun)
+            return c;
+        if (!slowest && c->state != STATE_CALLED)
+            slowest = c;
+    }
+    return slowest;
+}
+
+/* Room for one more: one of the user goes who has most connections, else any. So peers that dawdle,
+ * however many, keep no probe out, and a user keeps no other out. */
+static int make_room(struct listener *l)
+{
+    const struct connection *c;
+    unsigned most = 0;
     if (l->count < ALQ_HTTP_CONNECTIONS_MAX)
         return 0;
     TAILQ_FOREACH(c, &l->connections, link)
     {
-        if (c->state == STATE_READING && !c->has_begun) {
-            slowest = c;
-            break;
-        }
-        if (!slowest && c->state != STATE_CALLED)
-            slowest = c;
+        unsigned count = count_of(l, c->peer.uid);
+        most = count > most ? count : most;
     }
+    struct connection *slowest = slowest_of(l, most);
+    if (!slowest)
+        slowest = slowest_of(l, 0);
     if (!slowest)
         return -1;
     connection_free(slowest);

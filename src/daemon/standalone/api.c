@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "daemon/cdi/cdi.h"
+#include "daemon/findings.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/standalone/make.h"
 #include "daemon/standalone/want.h"
@@ -408,6 +409,20 @@ static int check_alone(const struct alq_config *cfg, struct alq_err *err)
                        cfg->admin_socket);
 }
 
+static void tell_files(void *arg, struct alq_findings *findings)
+{
+    const struct alq_standalone *s = arg;
+    if (s->locals.unread)
+        alq_findings_add(findings, "claims.files", ALQ_FINDING_ERROR,
+                         "aliquotd's log names them: set them right or remove them, and restart it",
+                         "%u of what is in %s/made cannot be read as claims; until then no share "
+                         "without a claim is taken back",
+                         s->locals.unread, s->parts.cfg->state_dir);
+    else
+        alq_findings_add(findings, "claims.files", ALQ_FINDING_OK, NULL,
+                         "the files of all claims were read");
+}
+
 struct alq_standalone *alq_standalone_new(const struct alq_standalone_parts *parts,
                                           struct alq_err *err)
 {
@@ -427,7 +442,8 @@ struct alq_standalone *alq_standalone_new(const struct alq_standalone_parts *par
     if (!rc && (alq_http_handle(http, where, "GET POST", CLAIMS_PATH, on_claims, s) ||
                 alq_http_handle(http, where, "GET DELETE", CLAIM_PATH, on_claim, s) ||
                 alq_http_handle(http, where, "POST", NAMES_PATH, on_names, s) ||
-                alq_http_handle(http, where, "POST", RUNS_PATH, on_runs, s)))
+                alq_http_handle(http, where, "POST", RUNS_PATH, on_runs, s) ||
+                alq_findings_register(alq_admin_findings(parts->admin), tell_files, s)))
         rc = alq_err_set(err, ALQ_ENOMEM, "out of memory");
     if (!rc)
         return s;
@@ -439,6 +455,7 @@ void alq_standalone_free(struct alq_standalone *s)
 {
     if (!s)
         return;
+    alq_findings_unregister(alq_admin_findings(s->parts.admin), s);
     alq_locals_fini(&s->locals);
     free(s);
 }

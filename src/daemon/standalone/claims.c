@@ -117,7 +117,7 @@ static void on_lookup(evutil_socket_t fd, short what, void *arg)
                                        : json_pack("{s:s, s:{s:s}}", "reason", "NotFound",
                                                    "details", "name", lookup.id.name);
     lookup_free(arg);
-    int status = local ? 200 : lookup.locals->is_partial ? 503 : 404;
+    int status = local ? 200 : lookup.locals->unread ? 503 : 404;
     if (status == 404)
         alq_err_set(&err, ALQ_ENOENT, "there is no such claim");
     else if (!local)
@@ -264,7 +264,7 @@ int alq_locals_load(struct alq_locals *locals, struct alq_err *err)
             continue;
         if (file && !load_one(locals, file, &why))
             continue;
-        locals->is_partial = 1;
+        locals->unread++;
         alq_error(ALQ_LOG_KV({"file", entry->d_name}), "this claim is not served: %s", why.text);
     }
     return 0;

@@ -42,7 +42,7 @@ struct alq_locals {
     const struct alq_config *cfg;
     struct event_base *base;
     struct alq_local_list all;
-    int is_partial; /* a file could not be read: what is not in the table may be a claim */
+    unsigned unread; /* files that are no claims to us: what is not in the table may be in one */
     struct alq_claim_source source;
 };
 

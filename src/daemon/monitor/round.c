@@ -237,16 +237,20 @@ static uint32_t others_pct(const struct alq_round *r, const struct alq_round_sha
 static uint32_t time_correction_of(struct alq_round *r, struct alq_round_share *s)
 {
     const uint64_t charged_ns = s->f.usage.counters.charged_ns;
-    const uint64_t wall_ns =
-        r->sampled_ns > s->f.charged_at_ns ? (uint64_t)(r->sampled_ns - s->f.charged_at_ns) : 0;
+    const uint64_t wall_ns = s->f.charged_at_ns && r->sampled_ns > s->f.charged_at_ns
+                                 ? (uint64_t)(r->sampled_ns - s->f.charged_at_ns)
+                                 : 0;
     const struct alq_time_window window = {
         .wall_ns = wall_ns,
         .nvml_ns = wall_ns / 100 * s->sm_pct,
         .others_ns = wall_ns / 100 * others_pct(r, s),
         .charged_ns = charged_ns > s->f.charged_ns ? charged_ns - s->f.charged_ns : 0,
     };
-    s->f.charged_ns = charged_ns;
-    s->f.charged_at_ns = r->sampled_ns;
+    /* A share that nobody uses has no figures (shares.h). */
+    if (charged_ns || s->processes || s->f.usage.processes) {
+        s->f.charged_ns = charged_ns;
+        s->f.charged_at_ns = r->sampled_ns;
+    }
     if (!wall_ns) /* the first reading */
         return s->f.correction.time_ppm;
     return alq_correct_time(&s->f.time, s->f.correction.time_ppm, &window);
@@ -308,7 +312,6 @@ static void read_correction(const struct alq_round *r, struct alq_round_share *s
         return;
     s->f.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
     s->f.charged_ns = s->f.usage.counters.charged_ns;
-    s->f.charged_at_ns = r->sampled_ns;
     alq_auto_close int dir = open_dir(r, s);
     alq_auto_close int fd =
         dir < 0 ? -1 : openat(dir, "control", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -164,6 +164,19 @@ static void round_of_a_new_daemon_does_not_revive_a_correction_that_ended(void *
     assert_int_equal(control.corrected_until_ns, S);
 }
 
+static void round_leaves_a_share_that_nobody_uses_without_figures(void **state)
+{
+    static const struct alq_figures unused = {.correction.time_ppm = ALQ_TIME_CORRECTION_ONE};
+    struct world *w = *state;
+    for (int64_t at = 2; at < 5; at++)
+        round_at(w, at * S, 1);
+    w->figures.usage = unused.usage; /* there is no usage file here */
+    w->figures.flawed_rounds = 0;
+    w->figures.correction.until_ns = 0; /* of the file that the test began with */
+    const void *is = &w->figures, *nothing = &unused;
+    assert_int_equal(memcmp(is, nothing, sizeof(unused)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +186,8 @@ int main(void)
                                         setup_in_force, teardown),
         cmocka_unit_test_setup_teardown(
             round_of_a_new_daemon_does_not_revive_a_correction_that_ended, setup_over, teardown),
+        cmocka_unit_test_setup_teardown(round_leaves_a_share_that_nobody_uses_without_figures,
+                                        setup_over, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

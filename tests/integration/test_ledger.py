@@ -115,9 +115,12 @@ class Stress(World):
         limit = room + RACERS * SIM_CONTEXT
         self.share(limit, context=SIM_CONTEXT)
         with Oracle(self.shares.name) as oracle:
-            (failed, allocations, refusals), errors = self.answer("race", RACERS, room, 12, STRESS_S)
-        self.assertEqual(failed, 0, errors)
-        self.assertGreater(min(allocations, refusals), 1000)
+            for _ in range(20):  # until it has looked twice, on a machine that leaves it little time
+                (failed, allocations, refusals), errors = self.answer("race", RACERS, room, 12, STRESS_S)
+                self.assertEqual(failed, 0, errors)
+                self.assertGreater(min(allocations, refusals), 1000)
+                if oracle.looks > 1:
+                    break
         self.assertGreater(oracle.looks, 1)
         self.assertLessEqual(oracle.most, limit)
         self.assertLessEqual(oracle.peak(), limit)  # between any two looks, too

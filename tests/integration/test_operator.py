@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import unittest
+from shlex import quote
 
 import daemon_world as dw
 from daemon_world import BUILD, REPO, World, result, wait_for
@@ -211,7 +212,7 @@ class Explain(unittest.TestCase):
         self.assertEqual(self.complete("set", "x", ""), [])
 
     def test_completion_of_bash_gives_what_the_tool_offers(self):
-        script = f"PATH={TOOL.parent}:$PATH; . {COMPLETION}/aliquot.bash; COMP_WORDS=(aliquot shares --output = j); COMP_CWORD=4; " \
+        script = f"PATH={quote(str(TOOL.parent))}:$PATH; . {quote(f'{COMPLETION}/aliquot.bash')}; COMP_WORDS=(aliquot shares --output = j); COMP_CWORD=4; " \
                  "_aliquot; printf '%s\\n' \"${COMPREPLY[@]}\"; COMP_WORDS=(aliquot s); COMP_CWORD=1; _aliquot; printf '%s\\n' \"${COMPREPLY[@]}\"; complete -p aliquot"
         done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=30, check=True)
         self.assertEqual(done.stdout.split("\n")[0], "json")
@@ -227,12 +228,12 @@ class Explain(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
     def test_completion_of_fish_gives_what_the_tool_offers(self):
-        self.assertEqual(self.completed("fish", f"source {COMPLETION}/aliquot.fish; complete -C 'aliquot top --sort c'", "--no-config"), "compute")
+        self.assertEqual(self.completed("fish", f"source {quote(f'{COMPLETION}/aliquot.fish')}; complete -C 'aliquot top --sort c'", "--no-config"), "compute")
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
     def test_completion_of_zsh_gives_what_the_tool_offers(self):
         """With a stand-in for zsh's own function."""
-        script = f"_describe() {{ print -rl -- \"${{(@P)2}}\"; }}; f() {{ . {COMPLETION}/_aliquot }}; words=(aliquot top --sort c); CURRENT=4; f"
+        script = f"_describe() {{ print -rl -- \"${{(@P)2}}\"; }}; f() {{ . {quote(f'{COMPLETION}/_aliquot')} }}; words=(aliquot top --sort c); CURRENT=4; f"
         self.assertEqual(self.completed("zsh", script, "-f"), "compute")
 
 

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -170,7 +171,7 @@ class Top(unittest.TestCase):
 
     def test_terminal_is_given_back_while_it_is_stopped(self):
         """A shell with jobs, as ^Z does nothing where nobody could let it go on."""
-        shell = f"set -m; {TOOL} top --socket {self.socket}; echo status $?; read -r line; fg >/dev/null; echo status $?"
+        shell = f"set -m; {shlex.quote(str(TOOL))} top --socket {self.socket}; echo status $?; read -r line; fg >/dev/null; echo status $?"
         terminal = Terminal(["bash", "-c", shell])
         self.addCleanup(terminal.close)
         self.shown(terminal).type("\x1a")

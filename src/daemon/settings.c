@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "daemon/address.h"
 
+#define NUMBER_BYTES 32
 #define NEAR_EDITS 2
 #define FOLDED_BYTES 48
 
@@ -252,6 +253,13 @@ int alq_texts_same(char *const *a, char *const *b)
     return !*a && !*b;
 }
 
+/* As its digits: YAML takes an XID or a group's number for one. */
+static const char *whole_number(const json_t *value, char text[NUMBER_BYTES])
+{
+    snprintf(text, NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    return text;
+}
+
 int alq_texts_set(char ***texts, const json_t *array, const char *name, struct alq_err *err)
 {
     if (!json_is_array(array) || json_array_size(array) > ALQ_SETTING_LIST_MAX)
@@ -259,8 +267,11 @@ int alq_texts_set(char ***texts, const json_t *array, const char *name, struct a
                            ALQ_SETTING_LIST_MAX);
     char **copy = calloc(json_array_size(array) + 1, sizeof(char *));
     int rc = copy ? 0 : alq_err_set(err, ALQ_ENOMEM, "out of memory");
+    char number[NUMBER_BYTES];
     for (size_t i = 0; !rc && i < json_array_size(array); i++) {
-        const char *text = json_string_value(json_array_get(array, i));
+        const json_t *value = json_array_get(array, i);
+        const char *text =
+            json_is_integer(value) ? whole_number(value, number) : json_string_value(value);
         if (text)
             rc = alq_text_set(&copy[i], text, err);
         else
@@ -368,18 +379,16 @@ int alq_setting_set(struct alq_config *cfg, const struct alq_setting *s, const c
 int alq_setting_set_json(struct alq_config *cfg, const struct alq_setting *s, const json_t *value,
                          const char *name, struct alq_err *err)
 {
-    char number[32];
+    char number[NUMBER_BYTES];
     if (json_is_string(value))
         return alq_setting_set(cfg, s, json_string_value(value), name, err);
     if (json_is_array(value) && s->kind == ALQ_SETTING_LIST)
         return alq_texts_set(field(cfg, s), value, name, err);
     if (json_is_boolean(value) && s->kind == ALQ_SETTING_BOOL)
         return alq_setting_set(cfg, s, json_is_true(value) ? "true" : "false", name, err);
-    if (json_is_integer(value) &&
-        (s->kind == ALQ_SETTING_BYTES || s->kind == ALQ_SETTING_SECONDS)) {
-        snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-        return alq_setting_set(cfg, s, number, name, err);
-    }
+    if (json_is_integer(value) && (s->kind == ALQ_SETTING_BYTES || s->kind == ALQ_SETTING_SECONDS ||
+                                   s->kind == ALQ_SETTING_TEXT))
+        return alq_setting_set(cfg, s, whole_number(value, number), name, err);
     return alq_err_set(err, ALQ_EINVAL, "%s: %s", name,
                        s->kind == ALQ_SETTING_BOOL   ? "neither true nor false"
                        : s->kind == ALQ_SETTING_LIST ? "not a list of strings"

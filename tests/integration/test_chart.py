@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import tempfile
 import textwrap
 import unittest
 
@@ -190,6 +192,25 @@ class Values(Rendered):
                 with self.subTest(key), self.assertRaises(jsonschema.ValidationError, msg=wrong):
                     jsonschema.validate(given, self.schema)
             values[key] = kept
+
+    def test_schema_and_aliquotd_take_the_same_settings(self):
+        daemon_world.need_daemon()
+        good = [{"reserve": "1Gi"}, {"reserve": 0}, {"healthHold": "5m"}, {"healthHold": 60}, {"startSpread": "0s"}, {"healthIgnoreXids": [13, 31]},
+                {"healthIgnoreXids": "13,31"}, {"healthIgnoreXids": []}, {"inject": ["default", "-graphics"]}, {"inject": "all"}, {"adminGroup": 1000},
+                {"mknod": False, "devChar": False}, {"extraMounts": [{"hostPath": "/a", "containerPath": "/b"}]}, {"extraEnv": ["A=b: c #d"]}]
+        bad = [{"reserve": "1..5"}, {"healthHold": "1m30s"}, {"healthHold": "500ms"}, {"startSpread": "soon"}, {"healthIgnoreXids": ["x"]},
+               {"inject": "nonsense"}, {"adminGroup": ""}, {"extraEnv": ["A"]}, {"extraMounts": [{"hostPath": "a", "containerPath": "/b"}]}]
+        with tempfile.TemporaryDirectory() as root:
+            places = {k: f"{root}/{k}" for k in ("kubeletDir", "cdiDir", "stateDir", "runDir", "hostLibDir")}
+            for config in good + bad:
+                answer = self.renderer.ask({**places, "config": config})
+                path = pathlib.Path(root, "aliquotd.yaml")
+                path.write_text(yaml.safe_load(answer["objects"]["configmap.yaml"])["data"]["aliquotd.yaml"])
+                # Reads its settings, and finds nothing there to remove.
+                done = subprocess.run([chart_objects.BUILD / "src/daemon/aliquotd", "--config", path, "--uninstall"], capture_output=True, text=True,
+                                      timeout=30, check=False)
+                is_valid = jsonschema.Draft7Validator(self.schema).is_valid(answer["values"])
+                self.assertEqual((is_valid, done.returncode), (True, 0) if config in good else (False, 2), f"{config}: {done.stderr}")
 
     def test_config_may_not_say_what_the_chart_decides(self):
         with self.assertRaisesRegex(RenderError, "config.driverName: the chart sets it from a value of its own"):
@@ -416,7 +437,22 @@ class Applied(Rendered):
                     plural = next(r.plural for r in resources.RESOURCES if r.kind == obj["kind"])
                     sandbox.admin.ok("POST", f"/apis/{group}/v1/{plural}", obj)
             self.assertTrue(self.compare(sandbox, chart_cases.ANSWERS_WITHOUT_GRANULAR))
+            self.refuse_devices_of_another_driver(sandbox.admin)
 
+    def refuse_devices_of_another_driver(self, client):
+        """Not recorded of a real server: in a claim that has been allocated devices of two drivers."""
+        claims = f"{chart_cases.GROUP}/namespaces/default/resourceclaims"
+        made = client.ok("POST", claims, {**chart_cases.claim(chart_cases.ask()), "metadata": {"name": "two"}})
+        status = client.ok("GET", chart_cases.USED)["status"]
+        devices = [{"driver": d, "pool": "node-a", "device": "hami-gpu-0"} for d in (chart_cases.DRIVER, "other.example.com")]
+        status["allocation"]["devices"]["results"] = [{"request": "gpu", **d} for d in devices]
+        client.ok("PUT", f"{claims}/two/status", {**made, "status": status})
+        for some, is_allowed in ((devices[:1], True), (devices, False), (devices[1:], False)):
+            case = chart_cases.Case("two", is_allowed, "PATCH", "namespaces/default/resourceclaims/two/status", {"status": {"devices": some}},
+                                    "node-a", "application/merge-patch+json")
+            code, _, answer = client.request(case.method, case.path, case.body, case.headers())
+            self.assertEqual(code < 300, is_allowed, answer)
+        self.assertIn("aliquotd may write status.devices of its own driver", answer["message"])
 
     def test_a_pod_with_the_extended_resource_gets_a_claim_of_the_class(self):
         devices = [{"name": "hami-gpu-0", "allowMultipleAllocations": True, "attributes": {"type": {"string": "hami-gpu"}},

@@ -97,7 +97,9 @@ static void load_prefers_flags_to_the_file_to_defaults(void **state)
                             "extraMounts:\n"
                             "- {hostPath: /a/, containerPath: /b}\n"
                             "- {hostPath: /c, containerPath: /d, options: [ro]}\n"
-                            "extraEnv: [A=1, B=]\n");
+                            "extraEnv: [A=1, B=]\n"
+                            "healthIgnoreXids: [13, '31']\n"
+                            "adminGroup: 1000\n");
     assert_int_equal(load(&cfg, NULL, file, "--cdi-dir", "/from/flag/", "--node-name=n", NULL), 0);
     assert_string_equal(cfg.node_name, "n");
     assert_string_equal(cfg.cdi_dir, "/from/flag");
@@ -113,6 +115,9 @@ static void load_prefers_flags_to_the_file_to_defaults(void **state)
     assert_null(cfg.extra_mounts[1].options[1]);
     assert_int_equal(cfg.extra_env_count, 2);
     assert_string_equal(cfg.extra_env[1], "B=");
+    assert_string_equal(cfg.ignored_xids[0], "13");
+    assert_string_equal(cfg.ignored_xids[1], "31");
+    assert_string_equal(cfg.admin_group, "1000");
     alq_config_free(&cfg);
 }
 

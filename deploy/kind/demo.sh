@@ -23,7 +23,7 @@ fail() {
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --kubernetes | --gpus | --name) [ $# -gt 1 ] || fail "$1 needs a value" ;;&
+    --kubernetes | --gpus | --name) [ -n "${2:-}" ] || fail "$1 needs a value" ;;&
     --kubernetes) kubernetes=$2 && shift ;;
     --gpus) gpus=$2 && shift ;;
     --name) name=$2 && shift ;;
@@ -41,6 +41,11 @@ done
 for file in image/aliquot.tar sim/simgpud sim/simctl demo/alq-demo-report; do
     [ -e "$build/$file" ] || fail "$build/$file is missing; run make image first"
 done
+
+# It would be taken away at the end.
+if kind get clusters 2>/dev/null | grep -qxF -- "$name"; then
+    fail "there is a cluster $name already: give another --name, or first kind delete cluster --name $name"
+fi
 
 work=$(mktemp -d /tmp/alq-kind-XXXXXX)
 export KUBECONFIG=$work/kubeconfig

@@ -174,6 +174,16 @@ class Image(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"^image: \S+/none/src/daemon/aliquotd is not built; run make first\n$")
 
+    def test_name_and_time_that_are_none_are_named(self):
+        for name, seconds, said in (("a:1.0", "0", "'a:1.0' is no name of an image"), ("A name", "0", "'A name' is no name of an image"),
+                                    ("a", "soon", "SOURCE_DATE_EPOCH: soon is no number of seconds"),
+                                    ("a", "99999999999", "SOURCE_DATE_EPOCH: 99999999999 is no number of seconds from 0 to 8589934591")):
+            done = subprocess.run([*MAKE, "--out", self.dir / "none", "--name", name], capture_output=True, text=True, check=False,
+                                  env=dict(self.env, SOURCE_DATE_EPOCH=seconds))
+            self.assertEqual(done.returncode, 1)
+            self.assertTrue(done.stderr.startswith(f"image: {said}"), done.stderr)
+        self.assertFalse((self.dir / "none").exists())
+
 
 class Dockerfile(unittest.TestCase):
     """deploy/Dockerfile is read, not run: no registry is at hand. Its instructions are held against what make image does."""

@@ -21,6 +21,7 @@ echo "${0##*/} $*" >>"$CALLS/calls"
 for arg in "$@"; do case $arg in /tmp/alq-kind-*) [ ! -f "$arg" ] || cp "$arg" "$CALLS/" ;; esac; done
 case "${0##*/} $*" in
 "$FAIL"*) echo "no luck" >&2; exit 1 ;;
+"kind get clusters") printf 'kind\nmine\n' ;;
 "kubectl apply -f -") cat >"$CALLS/pods.yaml" ;;
 "kubectl get resourceslices"*) echo resourceslice/one ;;
 "kubectl get pods"*) printf 'pod/pod-0\npod/pod-1\n' ;;
@@ -80,13 +81,13 @@ class Kind(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         calls = self.calls()
         heads = [c.split(" /tmp/")[0].split(" --")[0] for c in calls]
-        self.assertEqual(heads, ["kind create cluster", "kind load image-archive", "kind load image-archive",
+        self.assertEqual(heads, ["kind get clusters", "kind create cluster", "kind load image-archive", "kind load image-archive",
                                  "helm install aliquot deploy/helm/aliquot", "kubectl get resourceslices -o name",
                                  "kubectl apply -f demo/manifests/10-claims.yaml", "kubectl apply -f -", "kubectl wait pod",
                                  "kubectl get pods -o name", "kubectl logs pod/pod-0", "kubectl logs pod/pod-1",
                                  "kind delete cluster"])
-        self.assertIn("--name try --image kindest/node:v1.36.0", calls[0])
-        self.assertTrue(calls[1].endswith("/build/image/aliquot.tar"))
+        self.assertIn("--name try --image kindest/node:v1.36.0", calls[1])
+        self.assertTrue(calls[2].endswith("/build/image/aliquot.tar"))
         self.assertIn("said pod/pod-1", done.stdout)
         self.nothing_is_left()
 
@@ -110,7 +111,7 @@ class Kind(unittest.TestCase):
         cluster = yaml.safe_load((self.dir / "kind.yaml").read_text())
         self.assertEqual(cluster["nodes"][0]["extraMounts"], [{"hostPath": "/dev/null", "containerPath": "/var/run/nvidia-container-devices/all"}])
         self.assertEqual(self.values(), {"privileged": True})
-        self.assertIn("kindest/node:v1.34.0", self.calls()[0])
+        self.assertIn("kindest/node:v1.34.0", self.calls()[1])
 
     def test_failure_is_told_and_everything_taken_away(self):
         for what, gpus, wait_s in (("kubectl get resourceslices", "real", 1), ("kind create", "simulated", 60)):
@@ -129,8 +130,15 @@ class Kind(unittest.TestCase):
         self.assertIn("kind delete cluster --name aliquot", done.stdout)
         shutil.rmtree(done.stdout.split("rm -rf ")[1].strip())
 
+    def test_a_cluster_that_was_there_before_is_not_taken_away(self):
+        done = self.run_it("--gpus", "real", "--name", "mine")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is a cluster mine already", done.stderr)
+        self.assertEqual(self.calls(), ["kind get clusters"])
+
     def test_mistakes_are_named(self):
         for args, said in ((("--kubernetes", "1.33"), "--kubernetes: 1.33 is not 1.34, 1.35 or 1.36"), (("--name",), "--name needs a value"),
+                           (("--name", ""), "--name needs a value"),
                            (("--gpus", "none"), "--gpus: none is neither simulated nor real"), (("--now",), "--now is not an option; see --help")):
             done = self.run_it(*args)
             self.assertEqual((done.returncode, done.stderr), (1, f"kind: {said}\n"))

@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,9 @@ from root import PREFIX, Entry, Problem, assemble, run  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_MIB = 40
+LAST_SECOND = 0o77777777777  # of a tar header
+# [host[:port]/]path, in lower case, as docker, podman and containerd have it.
+NAME = r"([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
 SOURCE = "https://aliquot.dev"
 
 
@@ -37,8 +41,11 @@ def revision():
 
 
 def epoch():
-    text = os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct")
-    if not text or not text.isdigit():
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text and not (re.fullmatch("[0-9]{1,11}", text) and int(text) <= LAST_SECOND):
+        raise Problem(f"SOURCE_DATE_EPOCH: {text} is no number of seconds from 0 to {LAST_SECOND}")
+    text = text or git("log", "-1", "--format=%ct")
+    if not text:
         raise Problem("the time of the image is that of the commit, and this is no git repository; set SOURCE_DATE_EPOCH (seconds)")
     return int(text)
 
@@ -93,6 +100,8 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, help="write the root as a folder, which must not exist, and no archive")
     args = parser.parse_args()
     try:
+        if not re.fullmatch(NAME, args.name):
+            raise Problem(f"{args.name!r} is no name of an image, without a tag (IMAGE_NAME)")
         seconds = epoch()
         root, packages = assemble(args.build)
         known = facts(args.build, seconds)

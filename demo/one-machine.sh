@@ -48,7 +48,11 @@ gpus=$!
 wait_for "$SIMGPU_SOCKET"
 "$build/sim/simctl" install-root --config "$here/gpus.json" "$dir/driver" >/dev/null
 LD_LIBRARY_PATH=$(echo "$dir"/driver/usr/lib/*-linux-gnu)
-PATH=$build/src/cli:$build/demo:$build/sim:$PATH
+# The tool and the library that lies beside it: the loader takes no blank in the path of a preloaded library.
+mkdir -p "$dir/cli" "$dir/vgpu"
+cp "$build/src/cli/aliquot" "$dir/cli"
+cp "$build/src/vgpu/libvgpu.so" "$dir/vgpu"
+PATH=$dir/cli:$build/demo:$build/sim:$PATH
 ALIQUOT_SOCKET=$dir/run/aliquotd.sock
 export PATH ALIQUOT_SOCKET
 if [ "$(id -u)" -eq 0 ] && [ "${ALIQUOT_DAEMON:-}" != none ]; then

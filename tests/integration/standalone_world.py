@@ -1,18 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """One machine without a cluster: simulated GPUs, aliquotd --standalone, the tool, and users of the machine."""
 
+import atexit
 import json
 import os
+import pathlib
 import pty
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 
 from daemon_world import BUILD, World, wait_for
 from test_ops import ask
 
-TOOL = BUILD / "src/cli/aliquot"
-DEMO = BUILD / "demo"
+
+def installed():
+    """The programs that users start, where every user may and the loader takes the library's path: the tree may be root's
+    alone and have blanks in its name."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix="alq-tool-", dir="/tmp"))
+    atexit.register(shutil.rmtree, top)
+    top.chmod(0o755)
+    for name in ("src/cli/aliquot", "src/vgpu/libvgpu.so", *(str(p.relative_to(BUILD)) for p in (BUILD / "demo").glob("alq-demo-*"))):
+        if (BUILD / name).is_file():
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(BUILD / name, top / name)
+    return top
+
+
+PROGRAMS = installed()
+TOOL = PROGRAMS / "src/cli/aliquot"
+LIBRARY = PROGRAMS / "src/vgpu/libvgpu.so"
+DEMO = PROGRAMS / "demo"
 ALICE, BOB = 47021, 47022
 
 

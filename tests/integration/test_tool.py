@@ -16,7 +16,7 @@ import unittest
 
 import daemon_world as dw
 from daemon_world import BUILD, DRIVER, REPO, rewrite_record, wait_for
-from standalone_world import ALICE, BOB, DEMO, Machine, TOOL, Terminal
+from standalone_world import ALICE, BOB, DEMO, LIBRARY, Machine, TOOL, Terminal
 from test_ops import OpsWorld, ask
 
 GiB = 1 << 30
@@ -163,7 +163,7 @@ class Tool(unittest.TestCase):
                 "echo x 2>/dev/null >/run/aliquot/shares/x || echo closed", user=user)
             share, library, *rest = out.split()
             self.assertRegex(share, r"^[0-9a-f-]{36}-0$", err)
-            self.assertEqual((library, rest), (str((BUILD / "src/vgpu/libvgpu.so").resolve()), ["rest", str(user or 0), "closed"]))
+            self.assertEqual((library, rest), (str(LIBRARY), ["rest", str(user or 0), "closed"]))
         self.assertEqual(before, (os.path.lexists("/etc/ld.so.preload"), os.path.lexists("/run/aliquot/shares")))
 
     def test_run_adds_to_a_preload_file_that_is_there(self):
@@ -177,7 +177,7 @@ class Tool(unittest.TestCase):
         out, err = self.elsewhere(setup, "cat", "/etc/ld.so.preload")
         if "mount:" in err:
             self.skipTest(f"no overlay on /etc here: {err.strip()}")
-        self.assertEqual(out, f"/nonexistent/other.so\n{(BUILD / 'src/vgpu/libvgpu.so').resolve()}\n", err)
+        self.assertEqual(out, f"/nonexistent/other.so\n{LIBRARY}\n", err)
 
     def elsewhere(self, setup, *program, user=None):
         """aliquot run in a mount namespace that was made up before: (stdout, stderr)."""
@@ -503,7 +503,7 @@ class Tool(unittest.TestCase):
     def test_claim_in_use_is_not_deleted(self):
         self.assertEqual(self.apply(CLAIM % ("used", DRIVER, "20", "8Gi"))[0], 0)
         user = subprocess.Popen([DEMO / "alq-demo-bisect", "--hold-seconds", "100"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                env={**self.world.environment(), "LD_PRELOAD": str(BUILD / "src/vgpu/libvgpu.so"),
+                                env={**self.world.environment(), "LD_PRELOAD": str(LIBRARY),
                                      "ALIQUOT_SHARE_ROOT": self.world.path("run/standalone/shares")})
         self.addCleanup(self.world.tool, "claim", "delete", "used")
         self.addCleanup(lambda: (user.kill(), user.wait(), user.stdout.close()))
@@ -635,7 +635,7 @@ class Elsewhere(unittest.TestCase):
         world = OpsWorld(gpus=1)
         self.addCleanup(world.close)
         world.start()
-        self.one_line(world.tool("run", "-m", "1Gi", "--", "true"), "--voluntary runs the program without it")
+        self.one_line(world.tool("run", "--library", LIBRARY, "-m", "1Gi", "--", "true"), "--voluntary runs the program without it")
         self.one_line(world.tool("claim", "list"), "serves a kubelet")
         for args in ("run", "-m", "1Gi", "--", "true"), ("claim", "list"):
             done = subprocess.run(Machine.by(ALICE, [TOOL, *args]), capture_output=True, text=True, check=False,
@@ -645,8 +645,8 @@ class Elsewhere(unittest.TestCase):
 
 @unittest.skipUnless(ROOT, "aliquotd needs root")
 class Documents(unittest.TestCase):
-    def run_line(self, line, **more):
-        done = subprocess.run(line.split(), capture_output=True, text=True, timeout=60, check=False,
+    def run_line(self, line, *before, **more):
+        done = subprocess.run([*before, *line.split()], capture_output=True, text=True, timeout=60, check=False,
                               env=dict(os.environ, ALIQUOT_BUILD=str(BUILD)), **more)
         self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
         return done
@@ -661,7 +661,7 @@ class Documents(unittest.TestCase):
             self.assertEqual(len(lines), 3)
             for line in lines:
                 if line.startswith("aliquot"):
-                    self.run_line(f"{REPO}/demo/one-machine.sh env PATH={directory}:{BUILD}/src/cli:/usr/bin:/bin {line}", cwd=directory)
+                    self.run_line(line, REPO / "demo/one-machine.sh", "sh", "-c", f'PATH={directory}:$PATH; exec "$@"', "sh", cwd=directory)
                 else:
                     self.run_line(line, cwd=REPO)
 

@@ -132,7 +132,7 @@ class Values(Rendered):
 
     def test_schema_refuses_mistakes(self):
         for values in ({"drivername": "x"}, {"driverName": "A_B"}, {"image": {"digest": "sha256:1"}}, {"config": {"logLevels": "info"}},
-                       {"config": {"wholeGpu": "yes"}}, {"metrics": {"port": 0}}, {"admission": {"refuseCounts": "maybe"}},
+                       {"config": {"wholeGpu": "yes"}}, {"metrics": {"port": 80}}, {"admission": {"refuseCounts": "maybe"}},
                        {"driverRoot": "run/nvidia"}, {"deviceClass": {"config": {"kind": "GpuConfig"}}}, {"imagePullPolicy": "Sometimes"},
                        {"deviceClass": {"config": {"compute": {"policy": "Burst"}}}}, {"extendedResource": {"className": "a'b"}},
                        {"stateDir": "/var/../etc"}, {"runDir": "/run:x"}, {"podLabels": {"app.kubernetes.io/name": "x"}},

@@ -2,11 +2,13 @@
 """Installing and its end: what aliquotd puts on a host stays for those who use it when a newer version comes, and
 aliquotd --uninstall leaves the host as it was before."""
 
+import fcntl
 import os
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import unittest
 
@@ -108,8 +110,11 @@ class Uninstall(Host):
         self.assertIn("1 claims are prepared", said)
         os.unlink(self.world.path("state", "claims", "0.record.bad.1"))
         for name in (f"cdi/k8s.{DRIVER}-claim_left.json", "cdi/.k8s.x.json.tmp-1-1", "lib/.libvgpu-x.so.tmp-1-1", "state/devices.json.bad",
-                     "state/made"):  # made: by aliquotd --standalone
+                     "state/faults.json", "state/.faults.json.tmp-1-1", "state/made"):  # made: by aliquotd --standalone
             pathlib.Path(self.world.path(name)).write_text("left by one that was killed")
+        for path in (self.world.registration_socket, self.world.dra_socket):
+            with socket.socket(socket.AF_UNIX) as left:
+                left.bind(path)
         rc, said = self.uninstall()
         self.assertEqual(rc, 0, said)
         self.assertEqual(self.listing() - self.before, {"cdi/.k8s.x.json.tmp-1-1"})  # of another driver
@@ -137,6 +142,22 @@ class Uninstall(Host):
         self.start()
         self.unprepare(claim)
         self.assertEqual(self.world.stop(), 0)
+        self.assertEqual(self.uninstall()[0], 0)
+        self.assertEqual(self.listing(), self.before)
+
+    def test_refused_while_a_process_uses_a_share_that_no_record_tells_of(self):
+        self.start()
+        claim = self.prepare("held")
+        self.world.daemon.send_signal(signal.SIGKILL)
+        self.world.daemon.wait()
+        os.unlink(self.world.path("state", "claims", f"{claim[2]}.record"))
+        there = self.listing()
+        with open(self.world.path("run", "shares", f"{claim[2]}-0", "usage"), "r+b") as usage:
+            fcntl.lockf(usage, fcntl.LOCK_EX, 1)  # as a process of its container
+            rc, said = self.uninstall()
+            self.assertEqual(rc, 1)
+            self.assertIn(f"a process uses the share {claim[2]}-0: end its container, then uninstall", said)
+            self.assertEqual(there - self.listing(), set())
         self.assertEqual(self.uninstall()[0], 0)
         self.assertEqual(self.listing(), self.before)
 

@@ -444,7 +444,11 @@ class Life(unittest.TestCase):
         status, said = world.run()
         self.assertEqual(status, 1)
         self.assertIn(f"pid {world.daemon.pid}", said)
-        status, said = world.run(kubelet_plugins_dir=world.path("other"), state_dir=world.path("state2"))
+        elsewhere = {"kubelet_plugins_dir": world.path("other"), "state_dir": world.path("state2")}
+        status, said = world.run(**elsewhere)
+        self.assertEqual(status, 1)
+        self.assertIn("give one of them a --run-dir of its own", said)
+        status, said = world.run(**elsewhere, run_dir=world.path("run2"))
         self.assertEqual(status, 1)
         self.assertIn(world.registration_socket, said)
         peer = Peer(world.registration_socket)

@@ -16,9 +16,9 @@ from shlex import quote
 
 import daemon_world as dw
 from daemon_world import BUILD, REPO, World, result, wait_for
+from standalone_world import TOOL
 
 TIMEOUT_S = 120
-TOOL = BUILD / "src/cli/aliquot"
 COMPLETION = REPO / "src/cli/completion"
 LEVELS = ["error", "warning", "ok"]
 
@@ -308,6 +308,7 @@ class Help(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{folder}/s")
             listener.listen()
+            listener.settimeout(30)
             for answer, words in ((b"", "closed the connection without an answer"), (b'HTTP/1.1 503 X\r\n\r\n{"error":"not now"}', "not now")):
                 process = subprocess.Popen([TOOL, "run", "-m", "1Gi", "--socket", f"{folder}/s", "--", "echo", "it ran"],
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

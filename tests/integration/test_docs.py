@@ -21,7 +21,7 @@ def tree(*suffixes):
     yield from (p for p in REPO.glob("*") if p.is_file() and p.suffix in suffixes)
 
 
-PROGRAM = re.compile(r"(?: {4}|\t)\s*((?:make|apt-get|git|kubectl|helm|aliquotd?|podman|docker|ctr|kind|systemctl|curl|meson|ninja|"
+PROGRAM = re.compile(r"(?: {4}|\t)\s*((?:make|apt-get|git|kubectl|helm|aliquotd?|podman|docker|ctr|ulimit|kind|systemctl|curl|meson|ninja|"
                      r"(?:tests|tools|demo|bench|deploy)/\S+|alq-\S+)(?: .*)?)$")
 
 

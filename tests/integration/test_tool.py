@@ -323,6 +323,17 @@ class Tool(unittest.TestCase):
                 self.assertIn(f"sum_bytes={4 * GiB - (256 << 20)} ", out)
                 self.assertIn("aliquot: --preload-env: a program that clears its environment", err)
 
+    def test_run_within_a_run_has_its_own_limit_or_does_not_run(self):
+        inner = (TOOL, "run", "-g", "0", "-m", "2Gi", "-c", "10")
+        for user in USERS:
+            for options in ((), ("--voluntary",)):
+                status, out, err = self.world.run_program(*inner, *options, "--", DEMO / "alq-demo-report", user=user)
+                self.assertEqual(status, 0, err)
+                self.assertIn(f"cuda_device_total_bytes={2 * GiB} ", out)
+            status, out, err = self.world.run_program(*inner, "--preload-env", "--", "echo", "it ran", user=user)
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn("which would hold in place of this one", err)
+
     def test_run_without_namespaces_says_what_to_do(self):
         """In a user namespace where no further one may be made."""
         self.need_users()

@@ -4,6 +4,7 @@
  * it for as long as this process lives; without a daemon the limits are in the environment, and
  * nobody else is held to them. The program's own namespaces are space.c, its life tend.c.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,10 +327,23 @@ static void print_summary(const struct run *r, int status)
     alq_run_figures_print(figures, count, status, !r->claim, r->cli->is_json);
 }
 
+/* The library takes the share that it finds in the place of shares before what variables say. */
+static int has_share_already(void)
+{
+    alq_auto_closedir DIR *dir = opendir(ALQ_SHARE_ROOT);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.')
+            return 1;
+    return 0;
+}
+
 static int run_program(struct run *r)
 {
     struct alq_err err = ALQ_ERR_INIT;
     int status = 0;
+    if (has(r, "preload-env") && has_share_already())
+        return alq_cli_fail("--preload-env: there is a share in " ALQ_SHARE_ROOT
+                            " already, which would hold in place of this one; run it without");
     if (has(r, "preload-env"))
         fputs("aliquot: --preload-env: a program that clears its environment, or has more rights "
               "than you, is not limited\n",

@@ -115,7 +115,7 @@ image: build
 
 # As root after a build by somebody else: nothing is rebuilt where the build is up to date.
 install: build
-	@$(MESON) install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+	@$(MESON) install -C "$(BUILD)" --no-rebuild $(if $(DESTDIR),--destdir "$$(realpath -ms "$(DESTDIR)")")
 
 deb: setup
 	@tools/setup.sh deb

@@ -21,8 +21,10 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/monotonic.h"
 
-#define ANSWER_MS 5000
+#define ANSWER_MS 5000 /* of a program, in all */
+#define NS_PER_MS 1000000
 #define SPEC_BYTES_MAX (4u << 20)
 
 extern char **environ;
@@ -129,8 +131,8 @@ const char *alq_host_judge(const char *program, const struct alq_version *versio
     return "ok";
 }
 
-/* The first bytes that `program --version` writes within a time; -1: it is not there, or does not
- * answer. */
+/* The first bytes that `program --version` writes within a time, "" where it says nothing; -1: it
+ * is not there. */
 static int ask_version(char *program, char *answer, size_t size)
 {
     int ends[2];
@@ -148,7 +150,10 @@ static int ask_version(char *program, char *answer, size_t size)
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     struct pollfd in = {.fd = ends[0], .events = POLLIN};
-    while (!rc && len + 1 < size && poll(&in, 1, ANSWER_MS) > 0) {
+    const int64_t until_ns = alq_now_ns() + (int64_t)ANSWER_MS * NS_PER_MS;
+    for (int64_t left_ns; !rc && len + 1 < size && (left_ns = until_ns - alq_now_ns()) > 0;) {
+        if (poll(&in, 1, (int)(left_ns / NS_PER_MS) + 1) <= 0)
+            break;
         ssize_t n = read(ends[0], answer + len, size - 1 - len);
         if (n <= 0)
             break;
@@ -160,7 +165,7 @@ static int ask_version(char *program, char *answer, size_t size)
         return -1;
     kill(pid, SIGKILL); /* it has said enough, or nothing in all that time */
     waitpid(pid, NULL, 0);
-    return len ? 0 : -1;
+    return 0;
 }
 
 static void look_at_programs(json_t *findings)
@@ -170,10 +175,15 @@ static void look_at_programs(json_t *findings)
         char answer[512], id[64];
         struct alq_version v;
         const char *remedy, *level;
-        if (ask_version(programs[i], answer, sizeof(answer)) || alq_version_find(answer, &v))
+        if (ask_version(programs[i], answer, sizeof(answer)))
             continue;
         found++;
         snprintf(id, sizeof(id), "host.%.12s", programs[i]);
+        if (alq_version_find(answer, &v)) {
+            add(findings, id, "warning", "run it: it hangs, or is not what its name says",
+                "%s --version tells no version within %d s", programs[i], ANSWER_MS / 1000);
+            continue;
+        }
         level = alq_host_judge(programs[i], &v, &remedy);
         add(findings, id, level, remedy, "%s is %d.%d.%d", programs[i], v.part[0], v.part[1],
             v.part[2]);

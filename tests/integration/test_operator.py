@@ -158,6 +158,8 @@ class Explain(unittest.TestCase):
         self.assertIn("1.34", found["host.kubelet"]["remedy"])
         self.assertIn("enable_cdi", found["host.containerd"]["remedy"])
         self.assertEqual(self.doctor(self.programs())["host.runtimes"]["level"], "warning")
+        silent = self.doctor(self.programs(docker=""))["host.docker"]
+        self.assertEqual((silent["level"], silent["text"]), ("warning", "docker --version tells no version within 5 s"))
 
     def test_doctor_names_what_is_missing(self):
         node = self.world.path("driver", "dev", "nvidia-uvm")

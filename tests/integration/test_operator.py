@@ -279,7 +279,7 @@ class Help(unittest.TestCase):
                                     (("set", "x-0", "--memory", "1023"), 2, "1Mi"), (("set", "x-0", "--cores", "1e9"), 2, "from 0 to 100"),
                                     (("set", "x-0", "--cors", "5"), 2, "did you mean --cores?"), (("shars",), 2, "did you mean shares?"),
                                     (("set", "x-0", "--cores", " 5"), 2, "from 0 to 100"), (("set", "", "--cores", "5"), 2, "is not the id"),
-                                    (("set", "A" * 100000, "--cores", "5"), 2, "is not the id"), (("a\nb\033[31m",), 2, "no command a b [31m"),
+                                    (("set", "A" * 100000, "--cores", "5"), 2, "is not the id"), (("set", os.fsdecode(b"\xff"), "--cores", "5"), 2, '"?" is not the id'), (("a\nb\033[31m",), 2, "no command a b [31m"),
                                     (("shares", "x\ny"), 2, "unexpected argument x y"), (("explain", "x\u00e9\n" * 5000, *nowhere), 1, "start it"),
                                     (("shares", *nowhere), 1, "start it, or name its socket with --socket"),
                                     (("explain", "x", "--socket", "/" + "x" * 200), 1, "too long for the path of a socket")):

@@ -408,6 +408,20 @@ class Tool(unittest.TestCase):
 
     # ---- claims
 
+    def test_name_that_is_asked_for_at_once_is_given_once(self):
+        asking = [subprocess.Popen([TOOL, "claim", "apply", "-f", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=self.world.environment()) for _ in range(6)]
+        for process in asking:
+            process.stdin.write(CLAIM % ("mine", DRIVER, "5", "1Gi"))
+            process.stdin.flush()
+        for process in asking:
+            process.stdin.close()
+            process.stdin = None
+        said = [process.communicate(timeout=30)[0] for process in asking]
+        self.assertEqual(sum("created" in out for out in said), 1, said)
+        self.assertEqual([c["name"] for c in self.world.claims()], ["mine"])
+        self.assertEqual(self.world.tool("claim", "delete", "mine")[0], 0)
+
     def test_claims_of_a_cluster_are_made_listed_described_and_deleted(self):
         files = ["-f", REPO / "demo/manifests/00-deviceclass.yaml", "-f", REPO / "demo/manifests/10-claims.yaml", "-f",
                  REPO / "demo/manifests/20-pods.yaml"]

@@ -241,6 +241,9 @@ def flatten(suite):
 def child(path, patterns):
     """Runs the tests of one module whose id holds one of the patterns."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that tearDown and cleanups run
+    # A shell starts what it runs in the background with these ignored, and so would be what the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     path = pathlib.Path(path)
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

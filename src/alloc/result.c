@@ -1,45 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocation objects. Owns what it builds until it is handed over; calls jansson and getrandom; one
- * thread.
+ * Allocation objects. Owns what it builds until it is handed over; one thread.
  */
 #include "alloc/result.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/json.h"
+#include "base/names.h"
 
 #define NOMEM(err) alq_err_set(err, ALQ_ENOMEM, "out of memory")
-
-/* A random UUID (RFC 4122, version 4). */
-static int make_uuid(char text[37], struct alq_err *err)
-{
-    unsigned char b[16];
-    ssize_t n;
-
-    do
-        n = getrandom(b, sizeof(b), 0);
-    while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)sizeof(b))
-        return alq_err_errno(err, errno, "random bytes for a shareID");
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(text, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-             b[14], b[15]);
-    return 0;
-}
 
 /* jansson's setters take over new references also when they fail, and fail on NULL: one flag tells
  * at the end. */
 static int make_share(const struct alq_choice *c, json_t *out, struct alq_err *err)
 {
     json_t *consumed = json_object();
-    char uuid[37];
-    int rc = make_uuid(uuid, err), failed = !consumed;
+    char uuid[ALQ_UUID_TEXT_BYTES];
+    int rc = alq_uuid_random(uuid) ? alq_err_errno(err, errno, "random bytes for a shareID") : 0,
+        failed = !consumed;
 
     if (rc) {
         json_decref(consumed);

@@ -10,7 +10,9 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/utf8.h"
+#include "daemon/prepare/claims.h"
 
 struct entry {
     TAILQ_ENTRY(entry) link;
@@ -151,9 +153,7 @@ void alq_claim_log_prepared(struct alq_claim_log *log, const struct alq_claim_sp
                             const json_t *object)
 {
     struct alq_claim_id id = {0};
-    snprintf(id.uid, sizeof(id.uid), "%s", claim->uid);
-    snprintf(id.namespace_, sizeof(id.namespace_), "%s", claim->namespace_);
-    snprintf(id.name, sizeof(id.name), "%s", claim->name);
+    alq_claim_id_of(claim, &id);
     struct entry *e = touch(log, &id);
     if (!e)
         return;
@@ -186,13 +186,12 @@ void alq_claim_log_unprepared(struct alq_claim_log *log, const char *uid)
 
 static json_t *entry_json(const struct entry *e)
 {
-    char when[32];
-    struct tm utc;
-    strftime(when, sizeof(when), "%FT%TZ", gmtime_r(&e->when, &utc));
+    char when[ALQ_TIME_TEXT_BYTES];
     return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:i, s:s*, s:s*}", "namespace", e->namespace_,
                      "name", e->name, "uid", e->uid, "pods", e->pods ? pods_json(e->pods) : NULL,
-                     "state", e->state, "time", when, "refusals", (int)e->refusals, "reason",
-                     e->error_code ? alq_err_name(e->error_code) : NULL, "error", e->error);
+                     "state", e->state, "time", alq_time_format(e->when, when), "refusals",
+                     (int)e->refusals, "reason", e->error_code ? alq_err_name(e->error_code) : NULL,
+                     "error", e->error);
 }
 
 json_t *alq_claim_log_json(const struct alq_claim_log *log)

@@ -5,7 +5,6 @@
  */
 #include "daemon/config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/names.h"
 #include "daemon/cdi/inject.h"
 #include "daemon/config_file.h"
 #include "daemon/settings.h"
@@ -161,15 +161,8 @@ static int set_presets(struct alq_config *cfg, struct alq_err *err)
 
 static int is_dns_subdomain(const char *text, size_t max)
 {
-    char before = '.';
-    for (const char *p = text; *p; before = *p++) {
-        unsigned char c = (unsigned char)*p;
-        if (islower(c) || isdigit(c))
-            continue;
-        if ((c != '-' && c != '.') || before == '.' || (c == '.' && before == '-'))
-            return 0;
-    }
-    return before != '.' && before != '-' && strlen(text) <= max;
+    size_t len = strlen(text);
+    return len <= max && alq_is_dns_name(text, len, 1);
 }
 
 static int check_xids(char *const *xids, struct alq_err *err)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "base/quantity.h"
 
 static const char *text_of(const json_t *object, const char *key)
@@ -132,11 +133,9 @@ static json_t *device_of(const struct alq_share_spec *s, const char *driver, con
 json_t *alq_claim_devices(const struct alq_claim_spec *claim, const char *driver,
                           const struct alq_gpu_states *gpus, time_t now)
 {
-    char since[24];
-    struct tm tm;
+    char since[ALQ_TIME_TEXT_BYTES];
     json_t *devices = json_array();
-    gmtime_r(&now, &tm);
-    strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    alq_time_format(now, since);
     for (uint32_t i = 0; devices && i < claim->share_count; i++) {
         json_t *device = device_of(&claim->shares[i], driver, claim->pool, gpus, since);
         if (!device) {

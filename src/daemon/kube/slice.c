@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/quantity.h"
 
 #define MIB (1024 * 1024)
@@ -45,12 +46,9 @@ static json_t *capacity(const char *all, const char *min, const char *step)
 /* The time is ours, not the server's, so that writing the same taint again changes nothing. */
 static json_t *taint(const char *driver, const char *name, const struct alq_fault *fault)
 {
-    char key[128], since[32] = "";
-    struct tm tm;
-    time_t t = (time_t)fault->since_s;
+    char key[128], since[ALQ_TIME_TEXT_BYTES];
     snprintf(key, sizeof(key), "%s/%s", driver, name);
-    if (gmtime_r(&t, &tm))
-        strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    alq_time_format((time_t)fault->since_s, since);
     json_t *value =
         json_pack("{s:s, s:s, s:s}", "key", key, "effect",
                   fault->effect == ALQ_FAULT_UNFIT ? "NoSchedule" : "None", "timeAdded", since);

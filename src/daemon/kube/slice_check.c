@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "base/quantity.h"
 #include "daemon/kube/slice.h"
 
@@ -17,28 +18,10 @@
 #define TEXT_BYTES_MAX 64
 #define VALUES_MAX 10
 
-static int is_alnum_lower(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* RFC 1123: one label, or with has_dots labels between dots. */
-static int is_dns_name(const char *text, size_t len, int has_dots)
-{
-    for (size_t i = 0; i < len; i++) {
-        int is_edge = i == 0 || i + 1 == len || text[i - 1] == '.' || text[i + 1] == '.';
-        if (is_alnum_lower(text[i]) || (text[i] == '-' && !is_edge) ||
-            (text[i] == '.' && has_dots && !is_edge))
-            continue;
-        return 0;
-    }
-    return len > 0;
-}
-
 static int is_subdomain(const char *text, size_t max)
 {
     size_t len = text ? strlen(text) : 0;
-    return len <= max && is_dns_name(text, len, 1);
+    return len <= max && alq_is_dns_name(text, len, 1);
 }
 
 static int is_c_identifier(const char *text)
@@ -59,7 +42,7 @@ static int is_qualified(const char *text)
     if (!slash)
         return is_c_identifier(text);
     size_t len = (size_t)(slash - text);
-    return len <= 63 && is_dns_name(text, len, 1) && is_c_identifier(slash + 1);
+    return len <= 63 && alq_is_dns_name(text, len, 1) && is_c_identifier(slash + 1);
 }
 
 /* As labels' keys are: an optional domain, and a name of letters, digits and "-_." */
@@ -67,7 +50,7 @@ static int is_label_key(const char *text)
 {
     const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
     size_t len = strlen(name);
-    if (!len || len > 63 || (slash && !is_dns_name(text, (size_t)(slash - text), 1)) ||
+    if (!len || len > 63 || (slash && !alq_is_dns_name(text, (size_t)(slash - text), 1)) ||
         !isalnum((unsigned char)name[0]) || !isalnum((unsigned char)name[len - 1]))
         return 0;
     for (const char *c = name; *c; c++)
@@ -232,7 +215,7 @@ static int check_device(const json_t *device, int server_minor, struct alq_err *
     int is_shared = json_is_true(json_object_get(device, "allowMultipleAllocations"));
     json_t *value;
     int rc = 0;
-    if (!name || strlen(name) > 63 || !is_dns_name(name, strlen(name), 0))
+    if (!name || strlen(name) > 63 || !alq_is_dns_name(name, strlen(name), 0))
         return alq_err_set(err, ALQ_EINVAL, "name: not a DNS label");
     if (json_object_size(attributes) + json_object_size(capacities) > FACTS_MAX)
         return alq_err_set(err, ALQ_EINVAL, "more than %d attributes and capacities", FACTS_MAX);

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "daemon/prepare/prepare.h"
 #include "daemon/standalone/want.h"
 
@@ -107,7 +108,7 @@ void alq_make(struct alq_standalone *s, const struct alq_make *what, alq_life_cb
         alq_err_set(&err, ALQ_EACCES, "adminAccess is for root: it has no limits");
     else if (check(m, &err))
         ;
-    else if (alq_want_uid(m->id.uid, sizeof(m->id.uid)))
+    else if (alq_uuid_random(m->id.uid))
         alq_err_set(&err, ALQ_EIO, "no random bytes for a uid");
     else if (!(object = alq_want_object(what->document, &m->id)))
         alq_err_set(&err, ALQ_ENOMEM, "out of memory");

@@ -13,6 +13,7 @@
 #include "alloc/alloc.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "daemon/kube/slice.h"
 #include "daemon/standalone/claims.h"
 #include "daemon/standalone/want.h"
@@ -94,19 +95,10 @@ static int gather(struct alq_placing *p)
 /* ---- search -----------------------------------------------------------------------------------
  */
 
-static const char *now(char *text, size_t size)
-{
-    time_t seconds = time(NULL);
-    struct tm tm;
-    gmtime_r(&seconds, &tm);
-    strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return text;
-}
-
 static void place_run(struct alq_job *job)
 {
     struct alq_placing *p = (struct alq_placing *)job;
-    char stamp[32];
+    char stamp[ALQ_TIME_TEXT_BYTES];
     alq_auto_json json_t *found = NULL;
     alq_auto_free char *reason = NULL;
     const struct alq_alloc_input input = {.claims = p->claims,
@@ -114,7 +106,7 @@ static void place_run(struct alq_job *job)
                                           .slices = p->slices,
                                           .allocated = p->taken,
                                           .node = p->node,
-                                          .now = now(stamp, sizeof(stamp)),
+                                          .now = alq_time_format(time(NULL), stamp),
                                           .server_minor = SERVER_MINOR};
     if (alq_alloc(&input, &found, &reason, &p->err))
         return;

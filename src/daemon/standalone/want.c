@@ -7,15 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/quantity.h"
 
 #define GROUP "resource.k8s.io/"
 #define LABEL_MAX 63u
+#define SUBDOMAIN_MAX 253u
 #define UUID_LEAST 8 /* so much of a UUID names a GPU: "GPU-5d1f" */
 
 /* ---- manifests --------------------------------------------------------------------------------
@@ -43,18 +44,6 @@ int alq_want_kind(const json_t *document, enum alq_want *kind, const char **why,
     return 0;
 }
 
-static int is_subdomain(const char *text)
-{
-    char before = '.';
-    size_t len = strlen(text);
-    for (const char *p = text; *p; before = *p++) {
-        int is_letter = islower((unsigned char)*p) || isdigit((unsigned char)*p);
-        if (!is_letter && (before == '.' || (*p != '-' && (*p != '.' || before == '-'))))
-            return 0;
-    }
-    return len && len <= 253 && before != '.' && before != '-';
-}
-
 /* As the API server has it: a label. What is missing the allocation names. */
 static int check_requests(const json_t *requests, struct alq_err *err)
 {
@@ -62,7 +51,7 @@ static int check_requests(const json_t *requests, struct alq_err *err)
     const json_t *request;
     json_array_foreach (requests, i, request) {
         const char *name = alq_json_str(request, "name");
-        if (name && (!is_subdomain(name) || strchr(name, '.') || strlen(name) > LABEL_MAX))
+        if (name && (strlen(name) > LABEL_MAX || !alq_is_dns_name(name, strlen(name), 0)))
             return alq_err_set(
                 err, ALQ_EINVAL,
                 "the name \"%.80s\" of a request is none (lower-case letters, digits "
@@ -80,7 +69,7 @@ int alq_want_name(const json_t *document, const char **name, struct alq_err *err
     *name = alq_json_str(document, "metadata.name");
     if (!*name)
         return alq_err_set(err, ALQ_EINVAL, "metadata.name is missing");
-    if (!is_subdomain(*name))
+    if (strlen(*name) > SUBDOMAIN_MAX || !alq_is_dns_name(*name, strlen(*name), 1))
         return alq_err_set(err, ALQ_EINVAL,
                            "metadata.name \"%.80s\" is no name (lower-case letters, digits, '-' "
                            "and '.', at most 253)",
@@ -225,17 +214,4 @@ int alq_want_run(const json_t *body, const struct alq_config *cfg, const struct 
     return *document && json_array_size(requests) == (count ? count : 1)
                ? 0
                : alq_err_set(err, ALQ_ENOMEM, "out of memory");
-}
-
-int alq_want_uid(char *uid, size_t size)
-{
-    unsigned char b[16];
-    if (getrandom(b, sizeof(b), 0) != (ssize_t)sizeof(b))
-        return -1;
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(uid, size, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-             b[14], b[15]);
-    return 0;
 }

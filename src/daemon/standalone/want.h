@@ -47,7 +47,4 @@ int alq_want_run(const json_t *body, const struct alq_config *cfg, const struct 
 /* The class that this driver's devices have, where no file brings one of the name. */
 json_t *alq_want_own_class(const struct alq_config *cfg);
 
-/* A random UUID. -1: no random bytes. */
-int alq_want_uid(char *uid, size_t size);
-
 #endif

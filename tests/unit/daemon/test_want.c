@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "daemon/standalone/want.h"
 #include "daemon/state/claim_spec.h"
 
@@ -165,10 +166,10 @@ static void run_of_words_is_a_claim_or_says_what_is_wrong(void **state)
 
 static void uid_is_one_and_another_each_time(void **state)
 {
-    char a[64], b[64];
+    char a[ALQ_UUID_TEXT_BYTES], b[ALQ_UUID_TEXT_BYTES];
     (void)state;
-    assert_int_equal(alq_want_uid(a, sizeof(a)), 0);
-    assert_int_equal(alq_want_uid(b, sizeof(b)), 0);
+    assert_int_equal(alq_uuid_random(a), 0);
+    assert_int_equal(alq_uuid_random(b), 0);
     assert_true(alq_claim_uid_is_valid(a));
     assert_int_equal(strlen(a), 36);
     assert_string_not_equal(a, b);

@@ -21,10 +21,9 @@ static uint64_t last_activity_ns(const struct alq_monitor *m, const struct alq_f
 static void collect_refusals(struct alq_metrics_text *text, const struct alq_watched *w)
 {
     static const char *const entries[ALQ_FAMILY_COUNT] = {
-        [ALQ_FAMILY_LINEAR] = "entry=\"linear\"",   [ALQ_FAMILY_MANAGED] = "entry=\"managed\"",
-        [ALQ_FAMILY_ARRAY] = "entry=\"array\"",     [ALQ_FAMILY_PHYSICAL] = "entry=\"physical\"",
-        [ALQ_FAMILY_POOL] = "entry=\"pool\"",       [ALQ_FAMILY_GRAPH] = "entry=\"graph\"",
-        [ALQ_FAMILY_CONTEXT] = "entry=\"context\"", [ALQ_FAMILY_MODULE] = "entry=\"module\"",
+#define LABEL(family, name) [ALQ_FAMILY_##family] = "entry=\"" name "\"",
+        ALQ_FAMILY_NAMES(LABEL)
+#undef LABEL
     };
     for (unsigned i = 0; i < ALQ_FAMILY_COUNT; i++)
         alq_metrics_u64(text, w->labels, entries[i], alq_watched_figures(w)->usage.refused[i]);

@@ -91,6 +91,9 @@ static void tell_shares(const struct alq_monitor *m, struct alq_findings *findin
                          "%s of claim %s/%s: %s",
                          damaged.count, damaged.first->id, damaged.first->claim->namespace_,
                          name_of(damaged.first), alq_watched_figures(damaged.first)->usage.flaw);
+    else
+        alq_findings_add(findings, "monitor.usage-files", ALQ_FINDING_OK, NULL,
+                         "the usage files of all shares (%zu) are sound", m->shares.count);
     if (unseen.count)
         alq_findings_add(
             findings, "monitor.processes-unseen", ALQ_FINDING_WARNING,
@@ -108,21 +111,7 @@ static void tell_shares(const struct alq_monitor *m, struct alq_findings *findin
                          "points that libvgpu.so does not know: what they do is not limited",
                          unknown.count, unknown.first->id, unknown.first->claim->namespace_,
                          name_of(unknown.first), (unsigned long long)entries);
-}
-
-/* What was looked at and is well. */
-static void tell_well(const struct alq_monitor *m, struct alq_findings *findings)
-{
-    unsigned flawed = 0, unknown = 0;
-    for (size_t i = 0; i < m->shares.count; i++) {
-        const struct alq_usage *usage = &alq_watched_figures(m->shares.all[i])->usage;
-        flawed += usage->flaw != NULL;
-        unknown += usage->counters.unknown_entries != 0;
-    }
-    if (!flawed)
-        alq_findings_add(findings, "monitor.usage-files", ALQ_FINDING_OK, NULL,
-                         "the usage files of all shares (%zu) are sound", m->shares.count);
-    if (!unknown)
+    else
         alq_findings_add(findings, "monitor.entry-points", ALQ_FINDING_OK, NULL,
                          "no program was given an entry point that libvgpu.so does not know");
 }
@@ -131,10 +120,9 @@ void alq_monitor_tell(void *monitor, struct alq_findings *findings)
 {
     struct alq_monitor *m = monitor;
     alq_monitor_refresh(m);
-    tell_well(m, findings);
+    tell_shares(m, findings);
     if (!m->shares.count)
         return; /* nothing is watched: what is known is old */
-    tell_shares(m, findings);
     if (m->missed >= ROUNDS_MIN)
         alq_findings_add(findings, "monitor.sampling", ALQ_FINDING_WARNING,
                          "see what doctor says of the GPUs; aliquotd starts its NVML reader again "

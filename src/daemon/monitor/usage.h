@@ -14,6 +14,17 @@
 
 #include "aliquot/share.h"
 
+/* Every family of entry points with the name that metrics and the admin socket give it. */
+#define ALQ_FAMILY_NAMES(X)                                                                        \
+    X(LINEAR, "linear")                                                                            \
+    X(MANAGED, "managed")                                                                          \
+    X(ARRAY, "array")                                                                              \
+    X(PHYSICAL, "physical")                                                                        \
+    X(POOL, "pool")                                                                                \
+    X(GRAPH, "graph")                                                                              \
+    X(CONTEXT, "context")                                                                          \
+    X(MODULE, "module")
+
 struct alq_usage {
     const char *flaw; /* static; why the figures are all zero, NULL: they are not */
     int is_slow; /* the flaw: reading cost more than its time; leave the file alone for a while */

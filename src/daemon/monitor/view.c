@@ -9,10 +9,9 @@
 static json_t *refusals_json(const struct alq_usage *usage)
 {
     static const char *const entries[ALQ_FAMILY_COUNT] = {
-        [ALQ_FAMILY_LINEAR] = "linear",   [ALQ_FAMILY_MANAGED] = "managed",
-        [ALQ_FAMILY_ARRAY] = "array",     [ALQ_FAMILY_PHYSICAL] = "physical",
-        [ALQ_FAMILY_POOL] = "pool",       [ALQ_FAMILY_GRAPH] = "graph",
-        [ALQ_FAMILY_CONTEXT] = "context", [ALQ_FAMILY_MODULE] = "module",
+#define NAME(family, name) [ALQ_FAMILY_##family] = (name),
+        ALQ_FAMILY_NAMES(NAME)
+#undef NAME
     };
     json_t *out = json_object();
     for (unsigned i = 0; i < ALQ_FAMILY_COUNT; i++)

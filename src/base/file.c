@@ -415,6 +415,29 @@ int alq_file_sweep_temporaries(const char *dir, struct alq_err *err)
     return rc ? rc : count;
 }
 
+char *alq_file_beside(const char *name, const char *in_tree, const char *installed_dir)
+{
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(exe, '/');
+    if (slash)
+        *slash = '\0';
+    char *places[] = {
+        slash ? alq_str_printf("%s/../libexec/aliquot/%s", exe, name) : NULL,
+        slash ? alq_str_printf("%s/../%s/%s", exe, in_tree, name) : NULL,
+        alq_str_printf("%s/%s", installed_dir, name),
+    };
+    char *found = NULL;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (!found && places[i] && !access(places[i], F_OK))
+            found = places[i];
+        else
+            free(places[i]);
+    }
+    return found;
+}
+
 char *alq_str_printf(const char *fmt, ...)
 {
     char *text = NULL;

@@ -46,6 +46,12 @@ int alq_file_copy_atomic(const char *src, const char *dst, mode_t mode, struct a
  * Returns how many, or a code when one or more stay. */
 int alq_file_sweep_temporaries(const char *dir, struct alq_err *err);
 
+/* A file of ours beside this program, the first that is there: as installed
+ * (<program's directory>/../libexec/aliquot/name), in the build tree
+ * (<program's directory>/../in_tree/name), in the directory that it was built for. malloc'ed; NULL:
+ * nowhere. */
+char *alq_file_beside(const char *name, const char *in_tree, const char *installed_dir);
+
 /* asprintf that cannot be ignored: returns a malloc'ed string, or NULL when out of memory. */
 char *alq_str_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -197,23 +197,10 @@ static int put_below_host_root(const struct alq_config *cfg, char **path, struct
     return below ? alq_text_set(path, below, err) : alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
 
-/* A file of ours beside this program: installed, or in the build tree. */
 static int set_beside(char **path, const char *name, const char *in_tree, struct alq_err *err)
 {
-    char exe[4096];
-    ssize_t n = *path ? -1 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n <= 0)
-        return 0;
-    exe[n] = '\0';
-    *strrchr(exe, '/') = '\0';
-    alq_auto_free char *near = alq_str_printf("%s/../libexec/aliquot/%s", exe, name);
-    alq_auto_free char *tree = alq_str_printf("%s/../%s/%s", exe, in_tree, name);
-    alq_auto_free char *installed = alq_str_printf(ALQ_LIBEXEC_DIR "/%s", name);
-    const char *const places[] = {near, tree, installed};
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        if (places[i] && !access(places[i], R_OK))
-            return alq_text_set(path, places[i], err);
-    return 0;
+    alq_auto_free char *beside = *path ? NULL : alq_file_beside(name, in_tree, ALQ_LIBEXEC_DIR);
+    return beside ? alq_text_set(path, beside, err) : 0;
 }
 
 /* Of its own, so that a kubelet plugin's records are never taken for ours; and programs of the host

@@ -8,6 +8,7 @@
 #define ALQ_CLI_CLI_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define ALQ_CLI_SOCKET "/run/aliquot/aliquotd.sock"
 #define ALQ_CLI_GIVEN_MAX 64
@@ -74,6 +75,9 @@ extern const struct alq_cli_option alq_cli_common_options[];
 
 /* The command's own option as it was given last: its value, "" for a switch, NULL: not given. */
 const char *alq_cli_value(const struct alq_cli *cli, const char *name);
+
+/* A percentage of --cores. ALQ_CLI_USAGE, and said, where it is none. */
+int alq_cli_cores(const struct alq_cli_command *command, const char *text, uint32_t *pct);
 
 /* Says it on stderr in one line, with where help is; ALQ_CLI_USAGE. */
 int alq_cli_usage(const struct alq_cli_command *command, const char *fmt, ...)

@@ -60,6 +60,15 @@ int alq_cli_usage(const struct alq_cli_command *command, const char *fmt, ...)
     return ALQ_CLI_USAGE;
 }
 
+int alq_cli_cores(const struct alq_cli_command *command, const char *text, uint32_t *pct)
+{
+    unsigned long cores = strtoul(text, NULL, 10);
+    if (text[strspn(text, "0123456789")] || cores > 100)
+        return alq_cli_usage(command, "--cores: \"%s\" is no whole number from 0 to 100", text);
+    *pct = (uint32_t)cores;
+    return 0;
+}
+
 int alq_cli_fail(const char *fmt, ...)
 {
     va_list ap;

@@ -37,13 +37,11 @@ static int take_memory(struct wish *w, const char *text)
 
 static int take_cores(struct wish *w, const char *text)
 {
-    char *end;
-    long cores = strtol(text, &end, 10);
-    if (text[strspn(text, "0123456789")] || *end || cores > 100)
-        return alq_cli_usage(&alq_cli_set, "--cores: \"%s\" is no whole number from 0 to 100",
-                             text);
-    json_object_set_new(w->body, "cores", json_integer(cores));
-    return 0;
+    uint32_t cores = 0;
+    int rc = alq_cli_cores(&alq_cli_set, text, &cores);
+    if (!rc)
+        json_object_set_new(w->body, "cores", json_integer(cores));
+    return rc;
 }
 
 static int parse(const struct alq_cli *cli, struct wish *w)

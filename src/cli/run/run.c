@@ -77,7 +77,6 @@ static int check_gpus(const struct alq_cli *cli)
 static int parse(struct run *r)
 {
     struct alq_err err = ALQ_ERR_INIT;
-    char *end = NULL;
     r->memory = alq_cli_value(r->cli, "memory");
     r->cores = alq_cli_value(r->cli, "cores");
     if (!r->cli->argc)
@@ -88,14 +87,9 @@ static int parse(struct run *r)
         return alq_cli_usage(&alq_cli_run, "--memory: %s", err.text);
     if (r->memory && r->memory_bytes < 1u << 20)
         return alq_cli_usage(&alq_cli_run, "--memory: \"%s\" is less than 1Mi", r->memory);
-    if (r->cores) {
-        unsigned long cores = strtoul(r->cores, &end, 10);
-        if (r->cores[strspn(r->cores, "0123456789")] || *end || cores > 100)
-            return alq_cli_usage(&alq_cli_run, "--cores: \"%s\" is no whole number from 0 to 100",
-                                 r->cores);
-        r->cores_pct = (uint32_t)cores;
-    }
-    int rc = check_gpus(r->cli);
+    int rc = r->cores ? alq_cli_cores(&alq_cli_run, r->cores, &r->cores_pct) : 0;
+    if (!rc)
+        rc = check_gpus(r->cli);
     if (rc)
         return rc;
     r->library = alq_run_library(alq_cli_value(r->cli, "library"), &err);
@@ -216,6 +210,14 @@ static int put(const char *name, const char *value, struct alq_err *err)
     return value && !setenv(name, value, 1) ? 0 : alq_err_set(err, ALQ_ENOMEM, "out of memory");
 }
 
+/* "a,b"; NULL when out of memory. */
+static void add_word(char **list, const char *word)
+{
+    char *longer = *list ? alq_str_printf("%s%s%s", *list, **list ? "," : "", word) : NULL;
+    free(*list);
+    *list = longer;
+}
+
 /* HAMi-core's variables, which the library takes where there is no share directory. */
 static int set_voluntary(struct run *r, struct alq_err *err)
 {
@@ -237,9 +239,7 @@ static int set_voluntary(struct run *r, struct alq_err *err)
         if (word[strspn(word, "0123456789")] && strncmp(word, "GPU-", 4) != 0)
             return alq_err_set(err, ALQ_EINVAL,
                                "--gpu: \"%.64s\": without a daemon give a number or a UUID", word);
-        char *longer = alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "", word);
-        free(visible);
-        visible = longer;
+        add_word(&visible, word);
     }
     if (!rc && json_array_size(gpus))
         rc = put("CUDA_DEVICE_ORDER", "PCI_BUS_ID", err); /* NVML's, by which GPUs are numbered */
@@ -258,9 +258,7 @@ static int set_visible(const struct run *r, struct alq_err *err)
         const char *gpu = alq_json_str(device, "gpu");
         if (!gpu || (visible && strstr(visible, gpu)))
             continue; /* two shares of one GPU */
-        char *longer = alq_str_printf("%s%s%s", visible ? visible : "", i ? "," : "", gpu);
-        free(visible);
-        visible = longer;
+        add_word(&visible, gpu);
     }
     return put("CUDA_VISIBLE_DEVICES", visible, err);
 }

@@ -7,13 +7,12 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import daemon_world
+import podman_case
 from daemon_world import BUILD, DRIVER, REPO, SharedDaemon, World, result
 
 import cdi  # of the sandbox
@@ -23,32 +22,8 @@ LIBRARY = BUILD / "src/vgpu/libvgpu.so"
 KIND = f"k8s.{DRIVER}/claim"
 CONFIG = {"process": {"env": ["PATH=/bin"], "user": {}}, "mounts": [{"destination": "/proc", "source": "proc"}], "linux": {}}
 
-# Runs podman where its mounts harm nobody: argv is directory, CDI directory, then devices.
-PODMAN = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import rootfs, runtime
-directory, specs, devices = sys.argv[2], sys.argv[3], sys.argv[4:]
-runtime.enter_namespace()
-root = os.path.join(directory, "root")
-rootfs.make(root, [])
-podman = runtime.Podman(os.path.join(directory, "c"), root, specs)
-why = podman.probe()
-if why:
-    print("cannot:", why)
-    sys.exit(77)
-log = os.path.join(directory, "log")
-command = "env; ls /dev /run/aliquot/shares; readlink -f /usr/lib/*/libcuda.so; cat /etc/ld.so.preload /usr/local/vgpu/libvgpu.so >/dev/null && echo preload"
-try:
-    container = podman.start("readers", {"args": ["/bin/sh", "-c", command], "env": [], "log": log, "cdi": devices})
-    status = container.wait(60)
-    container.remove()
-    print(open(log).read())
-except runtime.RuntimeFailure as error:
-    print("failed:", error)
-    status = 1
-sys.exit(status)
-"""
+READERS = ("env; ls /dev /run/aliquot/shares; readlink -f /usr/lib/*/libcuda.so; "
+           "cat /etc/ld.so.preload /usr/local/vgpu/libvgpu.so >/dev/null && echo preload")
 
 
 def setUpModule():
@@ -123,19 +98,11 @@ class Specs(SharedDaemon):
             self.assertEqual(out.returncode, 0, out.stderr)
 
     def test_podman_reads_and_runs_them(self):
-        if not shutil.which("podman"):
-            self.skipTest("podman is not installed")
         ids = self.prepared("pod", [result(), result("more", cores="20", memory="2Gi")])
-        directory = tempfile.mkdtemp(prefix="alqp-", dir="/tmp")  # podman wants it short
-        self.addCleanup(shutil.rmtree, directory, True)
-        got = subprocess.run(["/usr/bin/python3", "-c", PODMAN, str(REPO / "sandbox"), directory, self.world.path("cdi"), *ids],
-                             capture_output=True, text=True, timeout=120, check=False)
-        if got.returncode == 77:
-            self.skipTest(got.stdout.strip())
-        self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
+        out = podman_case.output(self, self.world.path("cdi"), ids, ["/bin/sh", "-c", READERS])
         for word in ("NVIDIA_VISIBLE_DEVICES=void", "CUDA_DEVICE_SM_LIMIT_0=20", "nvidia0", "nvidiactl", "preload", "libcuda.so.1",
                      *(i.split("=")[1] for i in ids)):
-            self.assertIn(word, got.stdout)
+            self.assertIn(word, out)
 
 
 class Doctor(unittest.TestCase):

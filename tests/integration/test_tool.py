@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 import daemon_world as dw
+import podman_case
 from daemon_world import BUILD, DRIVER, REPO, rewrite_record, wait_for
 from standalone_world import ALICE, BOB, DEMO, LIBRARY, Machine, TOOL, Terminal
 from test_ops import OpsWorld, ask
@@ -35,34 +36,6 @@ spec:
 """
 KIND = f"k8s.{DRIVER}/claim"
 SUMMARY = r"aliquot: hami-gpu-0: peak memory (\S+ \w+) of 4\.0 GiB, GPU time (\S+) s at 30 %, throttled (\S+) s, (\d+) allocations? refused\n"
-
-# Runs podman where its mounts harm nobody: argv is sandbox, directory, CDI directory, socket of the GPUs, program, devices.
-PODMAN = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import rootfs, runtime
-directory, specs, socket, program, devices = sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5], sys.argv[6:]
-runtime.enter_namespace()
-root = os.path.join(directory, "root")
-rootfs.make(root, [(program, program)])
-podman = runtime.Podman(os.path.join(directory, "c"), root, specs)
-why = podman.probe()
-if why:
-    print("cannot:", why)
-    sys.exit(77)
-log = os.path.join(directory, "log")
-try:
-    container = podman.start("claim", {"args": [program], "env": ["SIMGPU_SOCKET=/sim/simgpud.sock"], "log": log, "cdi": devices,
-                                       "binds": [(os.path.dirname(socket), "/sim", [])]})
-    status = container.wait(60)
-    container.remove()
-    print(open(log).read())
-except runtime.RuntimeFailure as error:
-    print("failed:", error)
-    status = 1
-sys.exit(status)
-"""
-
 
 USERS = [None, ALICE]  # who runs programs: root, and a user where the machine lets users have namespaces
 
@@ -510,20 +483,13 @@ class Tool(unittest.TestCase):
             return file.read().strip()
 
     def test_podman_runs_with_a_claim(self):
-        if not shutil.which("podman"):
-            self.skipTest("podman is not installed")
         _, out, err = self.apply(CLAIM % ("boxed", DRIVER, "20", "6Gi"))
         device = re.search("--device (\\S+)", out + err)[1]
         self.addCleanup(self.world.tool, "claim", "delete", "boxed")
-        directory = tempfile.mkdtemp(prefix="alqp-", dir="/tmp")  # podman wants it short
-        self.addCleanup(shutil.rmtree, directory, True)
-        got = subprocess.run(["/usr/bin/python3", "-c", PODMAN, str(REPO / "sandbox"), directory, self.world.path("cdi"),
-                              self.world.path("sim", "simgpud.sock"), str(DEMO / "alq-demo-report"), device],
-                             capture_output=True, text=True, timeout=120, check=False)
-        if got.returncode == 77:
-            self.skipTest(got.stdout.strip())
-        self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
-        self.assertIn(f"cuda_device_total_bytes={6 * GiB} ", got.stdout)
+        program = str(DEMO / "alq-demo-report")
+        said = podman_case.output(self, self.world.path("cdi"), [device], [program], [program], ["SIMGPU_SOCKET=/sim/simgpud.sock"],
+                                  [(self.world.path("sim"), "/sim", [])])
+        self.assertIn(f"cuda_device_total_bytes={6 * GiB} ", said)
 
     def test_claim_in_use_is_not_deleted(self):
         self.assertEqual(self.apply(CLAIM % ("used", DRIVER, "20", "8Gi"))[0], 0)

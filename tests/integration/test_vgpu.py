@@ -50,6 +50,15 @@ def setUpModule():
     start_machine([{"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132, "uuid": u, "minor": i} for i, u in enumerate(UUIDS)])
 
 
+def build_driver(name):
+    """The folder of a libcuda.so.1 made of <name>_driver.c, beside the simulated driver."""
+    directory = STATE["dir"] / name
+    directory.mkdir()
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-I", REPO / "include", "-o", directory / "libcuda.so.1",
+                    SOURCES / f"{name}_driver.c"], check=True)
+    return directory
+
+
 def start_machine(devices):
     for path in (LIBRARY, SIMGPUD):
         if not path.exists():

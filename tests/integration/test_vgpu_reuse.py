@@ -3,10 +3,9 @@
 of a few lines that lets another allocation in there. About 2 s."""
 
 import struct
-import subprocess
 
 import test_vgpu
-from test_vgpu import CONTEXT, GIB, MIB, SOURCES, REPO, STATE
+from test_vgpu import CONTEXT, GIB, MIB, STATE
 from test_vgpu_memory import Memory
 
 EXPORTED = 4096 + 4096 + 96  # of the first slot
@@ -27,10 +26,7 @@ None"""
 
 def setUpModule():
     test_vgpu.setUpModule()
-    directory = STATE["dir"] / "reuse"
-    directory.mkdir()
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-I", REPO / "include", "-o", directory / "libcuda.so.1",
-                    SOURCES / "reuse_driver.c"], check=True)
+    test_vgpu.build_driver("reuse")
 
 
 def tearDownModule():

@@ -2,11 +2,10 @@
 """Sparse arrays under libvgpu.so: they cost nothing, and what is mapped into them counts until it is unmapped. On a driver of a few lines,
 since the simulator has none. About 3 s."""
 
-import subprocess
 import unittest
 
 import test_vgpu
-from test_vgpu import CONTEXT, GIB, MIB, OUT_OF_MEMORY, REPO, SOURCES, STATE
+from test_vgpu import CONTEXT, GIB, MIB, OUT_OF_MEMORY, STATE
 from test_vgpu_memory import Memory
 
 PIECE = 64 * MIB
@@ -25,10 +24,7 @@ None"""
 
 def setUpModule():
     test_vgpu.setUpModule()
-    directory = STATE["dir"] / "sparse"
-    directory.mkdir()
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-I", REPO / "include", "-o", directory / "libcuda.so.1",
-                    SOURCES / "sparse_driver.c"], check=True)
+    test_vgpu.build_driver("sparse")
 
 
 def tearDownModule():

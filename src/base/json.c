@@ -40,6 +40,12 @@ const char *alq_json_str(const json_t *root, const char *path)
     return json_string_value(alq_json_at(root, path));
 }
 
+const char *alq_json_text(const json_t *root, const char *path)
+{
+    const char *value = alq_json_str(root, path);
+    return value ? value : "";
+}
+
 /* The value at path when it has the type wanted; otherwise the error that says which of the two is
  * wrong. */
 static int need(const json_t *root, const char *path, json_type type, const char *type_name,

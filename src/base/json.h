@@ -35,6 +35,9 @@ const char *alq_json_str(const json_t *root, const char *path);
 int alq_json_need_str(const json_t *root, const char *path, const char **text, struct alq_err *err);
 int alq_json_need_array(const json_t *root, const char *path, json_t **array, struct alq_err *err);
 
+/* alq_json_str for showing: "" in place of NULL. */
+const char *alq_json_text(const json_t *root, const char *path);
+
 /* Fails with ALQ_EINVAL naming the first key of object that is not in the NULL-terminated list
  * (strict decoding). */
 int alq_json_only_keys(const json_t *object, const char *const *keys, const char *what,

@@ -99,12 +99,6 @@ static int read_files(const struct alq_cli *cli, char **text)
 /* ---- printing ---------------------------------------------------------------------------------
  */
 
-static const char *word(const json_t *object, const char *path)
-{
-    const char *value = alq_json_str(object, path);
-    return value ? value : "";
-}
-
 static const char *bytes_text(const json_t *device, char *buf)
 {
     alq_quantity_format(
@@ -119,9 +113,10 @@ static void print_devices(const json_t *claim)
     const json_t *device;
     char memory[ALQ_QUANTITY_TEXT_BYTES];
     json_array_foreach (json_object_get(claim, "devices"), i, device)
-        printf("  --device %s    # %s: %s, %d %% of %s\n", word(device, "cdi"),
-               word(device, "request"), bytes_text(device, memory),
-               (int)json_integer_value(json_object_get(device, "cores")), word(device, "device"));
+        printf("  --device %s    # %s: %s, %d %% of %s\n", alq_json_text(device, "cdi"),
+               alq_json_text(device, "request"), bytes_text(device, memory),
+               (int)json_integer_value(json_object_get(device, "cores")),
+               alq_json_text(device, "device"));
 }
 
 static const char *owner_of(const json_t *claim, char *buf, size_t size)
@@ -140,14 +135,14 @@ static const char *owner_of(const json_t *claim, char *buf, size_t size)
 
 static int print_result(const json_t *result)
 {
-    const char *what = word(result, "result"), *note = word(result, "note");
+    const char *what = alq_json_text(result, "result"), *note = alq_json_text(result, "note");
     if (!strcmp(what, "failed")) {
-        fprintf(stderr, "aliquot: %s %s: %s\n", word(result, "kind"), word(result, "name"),
-                word(result, "error"));
+        fprintf(stderr, "aliquot: %s %s: %s\n", alq_json_text(result, "kind"),
+                alq_json_text(result, "name"), alq_json_text(result, "error"));
         return ALQ_CLI_FAILED;
     }
-    printf("%s %s %s%s%s\n", word(result, "kind"), word(result, "name"), what, *note ? ": " : "",
-           note);
+    printf("%s %s %s%s%s\n", alq_json_text(result, "kind"), alq_json_text(result, "name"), what,
+           *note ? ": " : "", note);
     print_devices(json_object_get(result, "claim"));
     return ALQ_CLI_OK;
 }
@@ -166,7 +161,8 @@ static int run_apply(const struct alq_cli *cli)
     if (cli->is_json)
         alq_client_print(answer);
     json_array_foreach (json_object_get(answer, "results"), i, result)
-        rc |= cli->is_json ? !strcmp(word(result, "result"), "failed") : print_result(result);
+        rc |= cli->is_json ? !strcmp(alq_json_text(result, "result"), "failed")
+                           : print_result(result);
     return rc;
 }
 
@@ -184,20 +180,20 @@ static void add_rows(struct alq_table *t, const json_t *claim)
     const json_t *device, *devices = json_object_get(claim, "devices");
     char owner[64];
     if (!json_array_size(devices)) {
-        alq_table_add(t, "%s", word(claim, "name"));
+        alq_table_add(t, "%s", alq_json_text(claim, "name"));
         alq_table_add(t, "%s", owner_of(claim, owner, sizeof(owner)));
         for (int k = 0; k < 3; k++)
             alq_table_add(t, "-");
         alq_table_add(t, "not prepared");
     }
     json_array_foreach (devices, i, device) {
-        alq_table_add(t, "%s", word(claim, "name"));
+        alq_table_add(t, "%s", alq_json_text(claim, "name"));
         alq_table_add(t, "%s", owner_of(claim, owner, sizeof(owner)));
-        alq_table_add(t, "%s", word(device, "device"));
+        alq_table_add(t, "%s", alq_json_text(device, "device"));
         alq_table_add_bytes(t,
                             (uint64_t)json_integer_value(json_object_get(device, "memoryBytes")));
         alq_table_add(t, "%d", (int)json_integer_value(json_object_get(device, "cores")));
-        alq_table_add(t, "%s", word(device, "cdi"));
+        alq_table_add(t, "%s", alq_json_text(device, "cdi"));
     }
 }
 
@@ -215,7 +211,7 @@ static int has_name(const json_t *names, const json_t *claim)
     size_t i;
     const json_t *name;
     json_array_foreach (names, i, name)
-        if (!strcmp(json_string_value(name), word(claim, "name")))
+        if (!strcmp(json_string_value(name), alq_json_text(claim, "name")))
             return 1;
     return 0;
 }
@@ -266,9 +262,9 @@ static int find(const json_t *answer, const char *name, const char **uid)
     int count = 0;
     json_array_foreach (json_object_get(answer, "claims"), i, claim) {
         int is_own = (uid_t)json_integer_value(json_object_get(claim, "owner")) == geteuid();
-        int is_named = !strcmp(word(claim, "name"), name);
-        if (!strcmp(word(claim, "uid"), name) || (is_named && is_own)) {
-            *uid = word(claim, "uid");
+        int is_named = !strcmp(alq_json_text(claim, "name"), name);
+        if (!strcmp(alq_json_text(claim, "uid"), name) || (is_named && is_own)) {
+            *uid = alq_json_text(claim, "uid");
             return 0;
         }
         if (is_named)
@@ -280,7 +276,7 @@ static int find(const json_t *answer, const char *name, const char **uid)
                             count, name);
     if (!found)
         return alq_cli_fail("there is no claim %s; aliquot claim list shows those there are", name);
-    *uid = word(found, "uid");
+    *uid = alq_json_text(found, "uid");
     return 0;
 }
 
@@ -313,8 +309,8 @@ static void describe(const json_t *claim)
     size_t i;
     const json_t *device;
     char buf[64];
-    printf("Claim:    %s\nUID:      %s\nOwner:    %s\n", word(claim, "name"), word(claim, "uid"),
-           owner_of(claim, buf, sizeof(buf)));
+    printf("Claim:    %s\nUID:      %s\nOwner:    %s\n", alq_json_text(claim, "name"),
+           alq_json_text(claim, "uid"), owner_of(claim, buf, sizeof(buf)));
     if (json_object_get(claim, "process"))
         printf("Process:  %d (aliquot run; the claim ends with it)\n",
                (int)json_integer_value(json_object_get(claim, "process")));
@@ -324,9 +320,10 @@ static void describe(const json_t *claim)
     json_array_foreach (json_object_get(claim, "devices"), i, device)
         printf("Request %s:\n  GPU:    %s (%s)\n  Memory: %s\n  Cores:  %d %%\n  Share:  %s\n"
                "  podman, docker, nerdctl: --device %s\n",
-               word(device, "request"), word(device, "device"), word(device, "gpu"),
-               bytes_text(device, buf), (int)json_integer_value(json_object_get(device, "cores")),
-               word(device, "share"), word(device, "cdi"));
+               alq_json_text(device, "request"), alq_json_text(device, "device"),
+               alq_json_text(device, "gpu"), bytes_text(device, buf),
+               (int)json_integer_value(json_object_get(device, "cores")),
+               alq_json_text(device, "share"), alq_json_text(device, "cdi"));
 }
 
 static int describe_one(const struct alq_cli *cli, const char *name, const char *uid)

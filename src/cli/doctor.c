@@ -26,12 +26,6 @@ static json_t *no_daemon(const struct alq_cli *cli, int status, const struct alq
                      "error", "text", err->text, "remedy", remedy);
 }
 
-static const char *text(const json_t *finding, const char *key)
-{
-    const char *value = alq_json_str(finding, key);
-    return value ? value : "";
-}
-
 /* The worst first; equals as they came. */
 static json_t *in_order(const json_t *findings)
 {
@@ -41,7 +35,7 @@ static json_t *in_order(const json_t *findings)
     json_t *f;
     for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++)
         json_array_foreach (findings, i, f)
-            if (!strcmp(text(f, "level"), levels[l]))
+            if (!strcmp(alq_json_text(f, "level"), levels[l]))
                 json_array_append(out, f);
     return out;
 }
@@ -52,15 +46,15 @@ static void print(const json_t *findings)
     size_t i;
     const json_t *f;
     json_array_foreach (findings, i, f) {
-        const char *level = text(f, "level");
+        const char *level = alq_json_text(f, "level");
         const char *colour = *level == 'e' ? "31" : *level == 'w' ? "33" : "32";
         if (has_colours)
             printf("\033[%sm%-8s\033[0m", colour, level);
         else
             printf("%-8s", level);
-        printf(" %-24s %s\n", text(f, "id"), text(f, "text"));
-        if (*text(f, "remedy"))
-            printf("%-8s %-24s -> %s\n", "", "", text(f, "remedy"));
+        printf(" %-24s %s\n", alq_json_text(f, "id"), alq_json_text(f, "text"));
+        if (*alq_json_text(f, "remedy"))
+            printf("%-8s %-24s -> %s\n", "", "", alq_json_text(f, "remedy"));
     }
 }
 
@@ -77,7 +71,7 @@ static int run(const struct alq_cli *cli)
     size_t i;
     const json_t *f;
     json_array_foreach (findings, i, f)
-        has_errors |= !strcmp(text(f, "level"), "error");
+        has_errors |= !strcmp(alq_json_text(f, "level"), "error");
     if (cli->is_json) {
         alq_client_print(answer);
     } else {

@@ -16,12 +16,6 @@ struct answers {
     json_t *history, *shares;
 };
 
-static const char *text(const json_t *object, const char *path)
-{
-    const char *value = alq_json_str(object, path);
-    return value ? value : "";
-}
-
 static uint64_t number(const json_t *object, const char *path)
 {
     return (uint64_t)json_integer_value(alq_json_at(object, path));
@@ -45,22 +39,22 @@ static int is_pod_of(const json_t *claim, const char *wanted)
     size_t i;
     const json_t *pod;
     json_array_foreach (json_object_get(claim, "pods"), i, pod)
-        if (is_name(wanted, text(claim, "namespace"), json_string_value(pod)))
+        if (is_name(wanted, alq_json_text(claim, "namespace"), json_string_value(pod)))
             return 1;
     return 0;
 }
 
 static int is_claim(const json_t *claim, const char *wanted)
 {
-    return !strcmp(wanted, text(claim, "uid")) ||
-           is_name(wanted, text(claim, "namespace"), text(claim, "name"));
+    return !strcmp(wanted, alq_json_text(claim, "uid")) ||
+           is_name(wanted, alq_json_text(claim, "namespace"), alq_json_text(claim, "name"));
 }
 
 static int is_share(const json_t *share, const char *wanted)
 {
-    return !strcmp(wanted, text(share, "id")) ||
+    return !strcmp(wanted, alq_json_text(share, "id")) ||
            is_claim(json_object_get(share, "claim"), wanted) ||
-           is_name(wanted, text(share, "claim.namespace"), text(share, "pod"));
+           is_name(wanted, alq_json_text(share, "claim.namespace"), alq_json_text(share, "pod"));
 }
 
 /* The claim's entry of the result, made where it is new; from: its claim. */
@@ -69,7 +63,7 @@ static json_t *entry_of(json_t *claims, const json_t *from)
     size_t i;
     json_t *known;
     json_array_foreach (claims, i, known)
-        if (!strcmp(text(known, "uid"), text(from, "uid")))
+        if (!strcmp(alq_json_text(known, "uid"), alq_json_text(from, "uid")))
             return known;
     json_t *entry = json_copy((json_t *)from);
     json_object_set_new(entry, "shares", json_array());
@@ -84,7 +78,7 @@ static json_t *claim_of_history(const struct answers *a, const char *uid)
     size_t i;
     json_t *claim;
     json_array_foreach (json_object_get(a->history, "claims"), i, claim)
-        if (!strcmp(text(claim, "uid"), uid))
+        if (!strcmp(alq_json_text(claim, "uid"), uid))
             return claim;
     return NULL;
 }
@@ -102,10 +96,10 @@ static json_t *select_claims(const struct answers *a, const char *wanted)
         const json_t *of = json_object_get(share, "claim");
         int is_meant = is_share(share, wanted);
         json_array_foreach (claims, k, claim)
-            is_meant |= !strcmp(text(claim, "uid"), text(of, "uid"));
+            is_meant |= !strcmp(alq_json_text(claim, "uid"), alq_json_text(of, "uid"));
         if (!is_meant)
             continue;
-        const json_t *known = claim_of_history(a, text(of, "uid"));
+        const json_t *known = claim_of_history(a, alq_json_text(of, "uid"));
         json_t *entry = entry_of(claims, known ? known : of);
         json_array_append(json_object_get(entry, "shares"), share);
     }
@@ -130,10 +124,10 @@ static const char *remedy_of(const json_t *claim)
         {"io", "see aliquot doctor and the log of aliquotd; the kubelet tries again by itself"},
         {"denied", "give aliquotd's service account the right (deploy/helm has the rules)"},
     };
-    if (!*text(claim, "reason"))
+    if (!*alq_json_text(claim, "reason"))
         return NULL;
     for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
-        if (!strcmp(remedies[i].reason, text(claim, "reason")))
+        if (!strcmp(remedies[i].reason, alq_json_text(claim, "reason")))
             return remedies[i].remedy;
     return "the kubelet tries again by itself; if it stays, see aliquot doctor";
 }
@@ -157,8 +151,8 @@ static void print_usage(const json_t *share)
     const char *entry;
     if (!usage)
         return;
-    if (*text(usage, "error")) {
-        printf("    its usage file is damaged: %s\n", text(usage, "error"));
+    if (*alq_json_text(usage, "error")) {
+        printf("    its usage file is damaged: %s\n", alq_json_text(usage, "error"));
         return;
     }
     print_bytes("    uses ", number(usage, "countedBytes") + number(usage, "overheadBytes"));
@@ -174,20 +168,21 @@ static void print_usage(const json_t *share)
                (long long)json_integer_value(count), entry);
     if (json_object_size(json_object_get(usage, "refusals")))
         printf("      -> a larger limit: aliquot set %s --memory SIZE, or in the claim\n",
-               text(share, "id"));
+               alq_json_text(share, "id"));
 }
 
 static void print_share(const json_t *share)
 {
-    printf("  share %s: %s (%s)%s%s\n", text(share, "id"), text(share, "device"),
-           text(share, "gpu"), *text(share, "request") ? ", request " : "", text(share, "request"));
+    printf("  share %s: %s (%s)%s%s\n", alq_json_text(share, "id"), alq_json_text(share, "device"),
+           alq_json_text(share, "gpu"), *alq_json_text(share, "request") ? ", request " : "",
+           alq_json_text(share, "request"));
     if (json_is_true(json_object_get(share, "adminAccess"))) {
         puts("    adminAccess: nothing is limited");
     } else if (!json_is_true(json_object_get(share, "enforced"))) {
         puts("    the whole GPU: nothing is limited");
     } else {
         print_limits("    got ", json_object_get(share, "allocated"));
-        printf("; policy %s, priority %" PRIu64 "\n", text(share, "policy"),
+        printf("; policy %s, priority %" PRIu64 "\n", alq_json_text(share, "policy"),
                number(share, "priority"));
         if (json_is_true(json_object_get(share, "changed"))) {
             print_limits("    now ", json_object_get(share, "limits"));
@@ -202,22 +197,22 @@ static void print_claim(const json_t *claim)
     const json_t *pods = json_object_get(claim, "pods");
     size_t i;
     const json_t *item;
-    printf("claim %s/%s (%s): %s%s%s\n", text(claim, "namespace"), text(claim, "name"),
-           text(claim, "uid"), text(claim, "state"), *text(claim, "time") ? ", " : "",
-           text(claim, "time"));
-    if (*text(claim, "waitsFor"))
-        printf("  waits for %s, %" PRIu64 " s so far\n", text(claim, "waitsFor"),
+    printf("claim %s/%s (%s): %s%s%s\n", alq_json_text(claim, "namespace"),
+           alq_json_text(claim, "name"), alq_json_text(claim, "uid"), alq_json_text(claim, "state"),
+           *alq_json_text(claim, "time") ? ", " : "", alq_json_text(claim, "time"));
+    if (*alq_json_text(claim, "waitsFor"))
+        printf("  waits for %s, %" PRIu64 " s so far\n", alq_json_text(claim, "waitsFor"),
                number(claim, "waitedSeconds"));
     json_array_foreach (pods, i, item)
         printf("%s%s%s", i ? ", " : "  for pod ", json_string_value(item),
                i + 1 == json_array_size(pods) ? "\n" : "");
     json_array_foreach (json_object_get(claim, "shares"), i, item)
         print_share(item);
-    if (!*text(claim, "error"))
+    if (!*alq_json_text(claim, "error"))
         return;
     printf("  refused %" PRIu64 " times, last because: %s\n", number(claim, "refusals"),
-           text(claim, "error"));
-    printf("    -> %s\n", text(claim, "remedy"));
+           alq_json_text(claim, "error"));
+    printf("    -> %s\n", alq_json_text(claim, "remedy"));
 }
 
 static int show(const struct alq_cli *cli, const struct answers *a, const char *wanted)

@@ -16,21 +16,16 @@ static uint64_t number(const json_t *share, const char *path)
     return (uint64_t)json_integer_value(alq_json_at(share, path));
 }
 
-static const char *text(const json_t *share, const char *path)
-{
-    const char *value = alq_json_str(share, path);
-    return value ? value : "";
-}
-
 static void add_share(struct alq_table *t, const json_t *share)
 {
     int is_enforced = json_is_true(json_object_get(share, "enforced"));
-    alq_table_add(t, "%s", text(share, "id"));
-    if (*text(share, "claim.name"))
-        alq_table_add(t, "%s/%s", text(share, "claim.namespace"), text(share, "claim.name"));
+    alq_table_add(t, "%s", alq_json_text(share, "id"));
+    if (*alq_json_text(share, "claim.name"))
+        alq_table_add(t, "%s/%s", alq_json_text(share, "claim.namespace"),
+                      alq_json_text(share, "claim.name"));
     else
         alq_table_add(t, "-");
-    alq_table_add(t, "%s", text(share, "device"));
+    alq_table_add(t, "%s", alq_json_text(share, "device"));
     if (is_enforced) {
         alq_table_add_bytes(t, number(share, "limits.memoryBytes"));
         alq_table_add(t, "%" PRIu64 "%s", number(share, "limits.cores"),

@@ -12,12 +12,6 @@
 
 const char *const alq_top_sort_names[ALQ_TOP_SORTS] = {"memory", "compute", "name"};
 
-static const char *text(const json_t *object, const char *path)
-{
-    const char *value = alq_json_str(object, path);
-    return value ? value : "";
-}
-
 static int64_t number(const json_t *object, const char *path)
 {
     const json_t *value = alq_json_at(object, path);
@@ -63,13 +57,13 @@ static void see(struct alq_top_row *row)
 
 static int take_gpu(struct alq_top_model *m, const json_t *gpu)
 {
-    struct alq_top_row *row = row_of(m, ALQ_TOP_GPU, text(gpu, "uuid"));
+    struct alq_top_row *row = row_of(m, ALQ_TOP_GPU, alq_json_text(gpu, "uuid"));
     if (!row)
         return -1;
-    set_text(row->name, sizeof(row->name), text(gpu, "device"));
-    row->is_flawed = *text(gpu, "fault") != '\0';
+    set_text(row->name, sizeof(row->name), alq_json_text(gpu, "device"));
+    row->is_flawed = *alq_json_text(gpu, "fault") != '\0';
     set_text(row->note, sizeof(row->note),
-             row->is_flawed ? text(gpu, "fault") : text(gpu, "product"));
+             row->is_flawed ? alq_json_text(gpu, "fault") : alq_json_text(gpu, "product"));
     row->memory_bytes = number(gpu, "memoryUsedBytes");
     row->memory_limit_bytes = number(gpu, "memoryTotalBytes");
     row->compute_pct = (int)number(gpu, "utilizationPercent");
@@ -82,18 +76,18 @@ static int take_gpu(struct alq_top_model *m, const json_t *gpu)
 static int take_share(struct alq_top_model *m, const json_t *share)
 {
     char name[sizeof(((struct alq_top_row *)0)->name)];
-    struct alq_top_row *row = row_of(m, ALQ_TOP_SHARE, text(share, "id"));
+    struct alq_top_row *row = row_of(m, ALQ_TOP_SHARE, alq_json_text(share, "id"));
     int is_enforced = json_is_true(json_object_get(share, "enforced"));
     if (!row)
         return -1;
-    if (*text(share, "claim.name"))
-        snprintf(name, sizeof(name), "%s/%s", text(share, "claim.namespace"),
-                 text(share, "claim.name"));
+    if (*alq_json_text(share, "claim.name"))
+        snprintf(name, sizeof(name), "%s/%s", alq_json_text(share, "claim.namespace"),
+                 alq_json_text(share, "claim.name"));
     else
-        snprintf(name, sizeof(name), "%s", text(share, "id"));
+        snprintf(name, sizeof(name), "%s", alq_json_text(share, "id"));
     set_text(row->name, sizeof(row->name), name);
-    set_text(row->note, sizeof(row->note), text(share, "id"));
-    row->is_flawed = *text(share, "usage.error") != '\0';
+    set_text(row->note, sizeof(row->note), alq_json_text(share, "id"));
+    row->is_flawed = *alq_json_text(share, "usage.error") != '\0';
     row->memory_bytes = number(share, "usage.countedBytes");
     if (row->memory_bytes >= 0 && number(share, "usage.overheadBytes") > 0)
         row->memory_bytes += number(share, "usage.overheadBytes");
@@ -118,13 +112,14 @@ static const struct alq_top_row *share_of(const struct alq_top_model *m, const c
 static int take_process(struct alq_top_model *m, const json_t *process)
 {
     char id[80], name[64];
-    snprintf(id, sizeof(id), "%lld/%s", (long long)number(process, "pid"), text(process, "gpu"));
+    snprintf(id, sizeof(id), "%lld/%s", (long long)number(process, "pid"),
+             alq_json_text(process, "gpu"));
     struct alq_top_row *row = row_of(m, ALQ_TOP_PROCESS, id);
-    const struct alq_top_row *share = share_of(m, text(process, "share"));
+    const struct alq_top_row *share = share_of(m, alq_json_text(process, "share"));
     if (!row)
         return -1;
     snprintf(name, sizeof(name), "%lld %s", (long long)number(process, "pid"),
-             text(process, "command"));
+             alq_json_text(process, "command"));
     set_text(row->name, sizeof(row->name), name);
     set_text(row->note, sizeof(row->note), share ? share->name : "no share");
     row->memory_bytes = number(process, "memoryBytes");
@@ -134,7 +129,7 @@ static int take_process(struct alq_top_model *m, const json_t *process)
     row->processes = ALQ_TOP_UNKNOWN;
     see(row);
     for (size_t i = 0; i < m->count; i++)
-        if (m->rows[i].kind == ALQ_TOP_GPU && !strcmp(m->rows[i].id, text(process, "gpu")))
+        if (m->rows[i].kind == ALQ_TOP_GPU && !strcmp(m->rows[i].id, alq_json_text(process, "gpu")))
             m->rows[i].processes++;
     return 0;
 }

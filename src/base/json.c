@@ -74,6 +74,16 @@ int alq_json_need_array(const json_t *root, const char *path, json_t **array, st
     return need(root, path, JSON_ARRAY, "a list", array, err);
 }
 
+int alq_json_int(const json_t *value, const char *what, json_int_t low, json_int_t high,
+                 json_int_t *number, struct alq_err *err)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < low ||
+        json_integer_value(value) > high)
+        return alq_err_set(err, ALQ_EPROTO, "%s is missing or out of range", what);
+    *number = json_integer_value(value);
+    return 0;
+}
+
 int alq_json_only_keys(const json_t *object, const char *const *keys, const char *what,
                        struct alq_err *err)
 {

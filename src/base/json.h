@@ -38,6 +38,10 @@ int alq_json_need_array(const json_t *root, const char *path, json_t **array, st
 /* alq_json_str for showing: "" in place of NULL. */
 const char *alq_json_text(const json_t *root, const char *path);
 
+/* A whole number from low to high, or ALQ_EPROTO "<what> is missing or out of range". */
+int alq_json_int(const json_t *value, const char *what, json_int_t low, json_int_t high,
+                 json_int_t *number, struct alq_err *err);
+
 /* Fails with ALQ_EINVAL naming the first key of object that is not in the NULL-terminated list
  * (strict decoding). */
 int alq_json_only_keys(const json_t *object, const char *const *keys, const char *what,

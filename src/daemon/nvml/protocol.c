@@ -75,12 +75,9 @@ char *alq_nvml_encode(const struct alq_nvml_reading *reading)
 static int need_number(const json_t *object, const char *key, json_int_t low, json_int_t high,
                        json_int_t *number, struct alq_err *err)
 {
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < low ||
-        json_integer_value(value) > high)
-        return alq_err_set(err, ALQ_EPROTO, "nvml reader: %s is missing or out of range", key);
-    *number = json_integer_value(value);
-    return 0;
+    char what[64];
+    snprintf(what, sizeof(what), "nvml reader: %s", key);
+    return alq_json_int(json_object_get(object, key), what, low, high, number, err);
 }
 
 static int copy_text(const json_t *object, const char *key, char *text, size_t size,

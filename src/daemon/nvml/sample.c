@@ -33,16 +33,6 @@ char *alq_sample_encode(const struct alq_sample *sample)
     return value ? alq_json_dump(value) : NULL;
 }
 
-static int number(const json_t *value, const char *what, json_int_t low, json_int_t high,
-                  json_int_t *out, struct alq_err *err)
-{
-    if (!json_is_integer(value) || json_integer_value(value) < low ||
-        json_integer_value(value) > high)
-        return alq_err_set(err, ALQ_EPROTO, "nvml sample: %s is missing or out of range", what);
-    *out = json_integer_value(value);
-    return 0;
-}
-
 static int decode_processes(const json_t *list, struct alq_gpu_sample *gpu, struct alq_err *err)
 {
     size_t count = json_array_size(list);
@@ -54,12 +44,13 @@ static int decode_processes(const json_t *list, struct alq_gpu_sample *gpu, stru
     for (size_t i = 0; i < count; i++) {
         const json_t *row = json_array_get(list, i);
         json_int_t pid = 0, used = 0, sm = 0;
-        int rc = number(json_array_get(row, 0), "pid", 1, INT32_MAX, &pid, err);
+        int rc = alq_json_int(json_array_get(row, 0), "nvml sample: pid", 1, INT32_MAX, &pid, err);
         if (!rc)
-            rc = number(json_array_get(row, 1), "memory of a process", ALQ_UNKNOWN, INT64_MAX,
-                        &used, err);
+            rc = alq_json_int(json_array_get(row, 1), "nvml sample: memory of a process",
+                              ALQ_UNKNOWN, INT64_MAX, &used, err);
         if (!rc)
-            rc = number(json_array_get(row, 2), "utilisation of a process", 0, 100, &sm, err);
+            rc = alq_json_int(json_array_get(row, 2), "nvml sample: utilisation of a process", 0,
+                              100, &sm, err);
         if (rc)
             return rc;
         gpu->processes[i] = (struct alq_process_sample){(uint32_t)pid, used, (uint32_t)sm};
@@ -75,14 +66,17 @@ static int decode_gpu(const json_t *value, struct alq_gpu_sample *gpu, struct al
     if (!uuid || !*uuid || strlen(uuid) >= sizeof(gpu->uuid))
         return alq_err_set(err, ALQ_EPROTO, "nvml sample: uuid is missing or too long");
     memcpy(gpu->uuid, uuid, strlen(uuid));
-    int rc = number(json_object_get(value, "total"), "total", ALQ_UNKNOWN, INT64_MAX, &total, err);
+    int rc = alq_json_int(json_object_get(value, "total"), "nvml sample: total", ALQ_UNKNOWN,
+                          INT64_MAX, &total, err);
     if (!rc)
-        rc = number(json_object_get(value, "used"), "used", ALQ_UNKNOWN, INT64_MAX, &used, err);
+        rc = alq_json_int(json_object_get(value, "used"), "nvml sample: used", ALQ_UNKNOWN,
+                          INT64_MAX, &used, err);
     if (!rc)
-        rc = number(json_object_get(value, "util"), "util", ALQ_UNKNOWN, 100, &util, err);
+        rc = alq_json_int(json_object_get(value, "util"), "nvml sample: util", ALQ_UNKNOWN, 100,
+                          &util, err);
     if (!rc)
-        rc = number(json_object_get(value, "memoryUtil"), "memoryUtil", ALQ_UNKNOWN, 100,
-                    &memory_util, err);
+        rc = alq_json_int(json_object_get(value, "memoryUtil"), "nvml sample: memoryUtil",
+                          ALQ_UNKNOWN, 100, &memory_util, err);
     gpu->total_bytes = total;
     gpu->used_bytes = used;
     gpu->utilization_pct = (int)util;
@@ -97,7 +91,8 @@ int alq_sample_decode(const char *line, size_t len, struct alq_sample *sample, s
     memset(sample, 0, sizeof(*sample));
     int rc = alq_json_parse(line, len, "nvml sample", &value, err);
     if (!rc)
-        rc = number(json_object_get(value, "begun"), "begun", 0, INT64_MAX, &begun, err);
+        rc = alq_json_int(json_object_get(value, "begun"), "nvml sample: begun", 0, INT64_MAX,
+                          &begun, err);
     if (rc)
         return rc;
     const json_t *gpus = json_object_get(value, "gpus");

@@ -24,6 +24,7 @@
 #include "daemon/cdi/elf.h"
 #include "daemon/cdi/root.h"
 #include "daemon/nvml/child_sample.h"
+#include "daemon/nvml/child_use.h"
 
 #define REQUEST_FD 0
 #define REPLY_FD 3
@@ -234,6 +235,14 @@ static int answer_sample(struct child *c)
     return !child_send(line);
 }
 
+static int answer_use(struct child *c)
+{
+    struct alq_use use = {0};
+    char *line = alq_child_use(c, &use) ? NULL : alq_use_encode(&use);
+    alq_use_clear(&use);
+    return !child_send(line);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3 || fcntl(REPLY_FD, F_GETFD) < 0) {
@@ -258,6 +267,9 @@ int main(int argc, char **argv)
             break;
         case ALQ_NVML_ASK_SAMPLE:
             goes_on = c->library && answer_sample(c);
+            break;
+        case ALQ_NVML_ASK_USE:
+            goes_on = c->library && answer_use(c);
             break;
         case ALQ_NVML_SKIP:
             index = next_byte();

@@ -31,6 +31,7 @@
     X(nvmlDeviceGetMemoryInfo_v2, 0)                                                               \
     X(nvmlDeviceGetMigMode, 0)                                                                     \
     X(nvmlDeviceGetFieldValues, 0)                                                                 \
+    X(nvmlDeviceGetProcessUtilization, 0)                                                          \
     X(nvmlDeviceGetSupportedEventTypes, 0)                                                         \
     X(nvmlDeviceRegisterEvents, 0)                                                                 \
     X(nvmlEventSetCreate, 0)                                                                       \
@@ -56,6 +57,7 @@ struct child {
         nvmlDevice_t handle;
         char uuid[ALQ_UUID_BYTES];
     } watched[ALQ_NVML_GPUS_MAX];
+    uint64_t use_seen_us[ALQ_NVML_GPUS_MAX]; /* by index: the newest stamp known, 0: none yet */
     struct alq_nvml_reading reading;
     struct alq_nvml_events events;
 };
@@ -68,6 +70,13 @@ const char *child_error_text(nvmlReturn_t status);
 int child_is_lost(nvmlReturn_t status);
 /* Whole lines only; -1 when the parent is gone. Takes line, which it frees; NULL is an error. */
 int child_send(char *line);
+
+/* How many GPUs NVML has, at most ALQ_NVML_GPUS_MAX; 0 when it does not tell. */
+uint32_t child_gpu_count(void);
+/* Goes to a GPU, and tells the parent so. 0: it is to be let be, or does not answer. -1: the parent
+ * is gone. */
+int child_visit(const struct child *c, uint32_t index, nvmlDevice_t *device,
+                char uuid[ALQ_UUID_BYTES]);
 
 /* Fills c->reading. */
 int child_read(struct child *c);

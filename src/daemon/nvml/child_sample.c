@@ -8,17 +8,12 @@
 #include <time.h>
 
 #include "aliquot/nvml_abi.h"
-#include "base/file.h"
-#include "daemon/nvml/protocol.h"
+#include "daemon/nvml/child_use.h"
 
 #define FUNCTIONS(X)                                                                               \
-    X(nvmlDeviceGetCount_v2)                                                                       \
-    X(nvmlDeviceGetHandleByIndex_v2)                                                               \
-    X(nvmlDeviceGetUUID)                                                                           \
     X(nvmlDeviceGetMemoryInfo)                                                                     \
     X(nvmlDeviceGetMemoryInfo_v2)                                                                  \
-    X(nvmlDeviceGetUtilizationRates)                                                               \
-    X(nvmlDeviceGetProcessUtilization)
+    X(nvmlDeviceGetUtilizationRates)
 
 static struct {
 #define MEMBER(name) __typeof__(&name) name;
@@ -37,7 +32,7 @@ static const char *const list_names[] = {
 static list_fn lists[LISTS];
 
 /* Up to when the utilisation of processes has been read, per GPU of NVML's order. */
-static unsigned long long seen_us[ALQ_NVML_GPUS_MAX];
+static uint64_t seen_us[ALQ_NVML_GPUS_MAX];
 
 void alq_child_sample_init(void *library)
 {
@@ -90,32 +85,15 @@ static int read_list(nvmlDevice_t device, list_fn list, struct alq_gpu_sample *g
     return 0;
 }
 
-/* A process may have several samples since the last time: their mean. Nothing to tell is an error
- * of NVML's (NOT_FOUND) and means that nothing ran. */
 static void read_utilization(nvmlDevice_t device, uint32_t index, struct alq_gpu_sample *gpu)
 {
-    static nvmlProcessUtilizationSample_t samples[ALQ_SAMPLE_PROCESSES_MAX * 4];
-    unsigned int count = sizeof(samples) / sizeof(samples[0]);
-    unsigned long long newest = seen_us[index];
-    if (!calls.nvmlDeviceGetProcessUtilization ||
-        calls.nvmlDeviceGetProcessUtilization(device, samples, &count, seen_us[index]) !=
-            NVML_SUCCESS ||
-        count > sizeof(samples) / sizeof(samples[0]))
-        return;
-    for (uint32_t p = 0; p < gpu->process_count; p++) {
-        unsigned int sum = 0, of = 0;
-        for (unsigned int i = 0; i < count; i++) {
-            if (samples[i].pid != gpu->processes[p].pid || samples[i].timeStamp <= seen_us[index])
-                continue;
-            sum += (unsigned int)percent(samples[i].smUtil);
-            of++;
-        }
-        gpu->processes[p].sm_pct = of ? (sum + of / 2) / of : 0;
-    }
-    for (unsigned int i = 0; i < count; i++)
-        if (samples[i].timeStamp > newest)
-            newest = samples[i].timeStamp;
-    seen_us[index] = newest;
+    struct alq_use_gpu use = {0};
+    child_read_use(device, &seen_us[index], &use);
+    for (uint32_t p = 0; p < gpu->process_count; p++)
+        for (uint32_t u = 0; u < use.process_count; u++)
+            if (use.processes[u].pid == gpu->processes[p].pid)
+                gpu->processes[p].sm_pct = use.processes[u].sm_pct;
+    free(use.processes);
 }
 
 static void read_gpu(nvmlDevice_t device, uint32_t index, struct alq_gpu_sample *gpu)
@@ -138,25 +116,19 @@ static void read_gpu(nvmlDevice_t device, uint32_t index, struct alq_gpu_sample 
 int alq_child_sample(const struct child *c, struct alq_sample *sample)
 {
     struct timespec now;
-    unsigned int count = 0;
     clock_gettime(CLOCK_BOOTTIME, &now);
     sample->begun_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    if (!calls.nvmlDeviceGetCount_v2 || calls.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
-        count = 0;
-    if (count > ALQ_NVML_GPUS_MAX)
-        count = ALQ_NVML_GPUS_MAX;
+    uint32_t count = child_gpu_count();
     sample->gpus = calloc(count ? count : 1, sizeof(*sample->gpus));
     if (!sample->gpus)
         return -1;
     for (uint32_t i = 0; i < count; i++) {
         struct alq_gpu_sample *gpu = &sample->gpus[sample->gpu_count];
         nvmlDevice_t device = NULL;
-        if (c->skipped[i])
-            continue;
-        if (child_send(alq_str_printf("@%u", i)))
+        int rc = child_visit(c, i, &device, gpu->uuid);
+        if (rc < 0)
             return -1;
-        if (calls.nvmlDeviceGetHandleByIndex_v2(i, &device) != NVML_SUCCESS ||
-            calls.nvmlDeviceGetUUID(device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
+        if (!rc)
             continue;
         gpu->processes = calloc(ALQ_SAMPLE_PROCESSES_MAX, sizeof(*gpu->processes));
         if (!gpu->processes)

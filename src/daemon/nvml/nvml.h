@@ -13,6 +13,7 @@
 #include "daemon/domain.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sample.h"
+#include "daemon/nvml/use.h"
 
 struct event_base;
 struct alq_nvml;
@@ -45,6 +46,11 @@ typedef void (*alq_nvml_sample_cb)(void *arg, struct alq_sample *sample);
 /* Asks for a sample; cb is called later, once, and not by alq_nvml_stop. -1: one is being taken
  * already, or there is no reading of the GPUs to sample; cb is not called. */
 int alq_nvml_sample(struct alq_nvml *nvml, alq_nvml_sample_cb cb, void *arg);
+
+/* The use of the GPUs, likewise: a use and a sample may be wanted at the same time, and the sample
+ * goes first. */
+typedef void (*alq_nvml_use_cb)(void *arg, struct alq_use *use);
+int alq_nvml_use(struct alq_nvml *nvml, alq_nvml_use_cb cb, void *arg);
 
 /* Kills and reaps the child. NULL-safe. */
 void alq_nvml_stop(struct alq_nvml *nvml);

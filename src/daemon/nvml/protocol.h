@@ -25,6 +25,7 @@ enum alq_nvml_request {
     ALQ_NVML_ASK_READING = 'r',
     ALQ_NVML_ASK_EVENTS = 'e', /* what happened since the last time */
     ALQ_NVML_ASK_SAMPLE = 's', /* sample.h */
+    ALQ_NVML_ASK_USE = 'u',    /* use.h */
     ALQ_NVML_SKIP = 'k',       /* no answer; one more byte: never touch the GPU of this index */
 };
 

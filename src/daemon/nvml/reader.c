@@ -53,6 +53,8 @@ struct alq_nvml {
     enum alq_nvml_request asked;
     alq_nvml_sample_cb sample_cb; /* NULL: no sample is wanted */
     void *sample_arg;
+    alq_nvml_use_cb use_cb; /* likewise */
+    void *use_arg;
     int at;           /* index of the GPU that the child is at, -1: none */
     unsigned replies; /* of this child */
     int64_t read_ms;  /* when it was last asked for a reading */
@@ -86,6 +88,14 @@ static void end_sample(struct alq_nvml *n, struct alq_sample *sample)
     n->sample_cb = NULL;
     if (cb)
         cb(n->sample_arg, sample);
+}
+
+static void end_use(struct alq_nvml *n, struct alq_use *use)
+{
+    alq_nvml_use_cb cb = n->use_cb;
+    n->use_cb = NULL;
+    if (cb)
+        cb(n->use_arg, use);
 }
 
 /* ---- what the caller hears ----------------------------------------------------------------------
@@ -245,6 +255,7 @@ static void drop_child(struct alq_nvml *n, int *status)
     }
     n->pid = 0;
     end_sample(n, NULL);
+    end_use(n, NULL);
 }
 
 static void retry_later(struct alq_nvml *n)
@@ -283,14 +294,14 @@ static void request(struct alq_nvml *n, enum alq_nvml_request what)
     n->at = -1;
     if (what == ALQ_NVML_ASK_READING)
         n->read_ms = alq_now_ms();
-    if (what != ALQ_NVML_ASK_SAMPLE)
+    if (what == ALQ_NVML_ASK_READING || what == ALQ_NVML_ASK_EVENTS)
         n->look_ms = alq_now_ms();
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
     if (write(n->request_fd, &byte, 1) != 1)
         child_failed(n, ALQ_EIO, "ended");
 }
 
-/* Until events or a reading are due, however many samples are asked for meanwhile; 0: they are. */
+/* Until events or a reading are due, however much else is asked for meanwhile; 0: they are. */
 static long left_ms(const struct alq_nvml *n)
 {
     int64_t due_ms = n->read_ms + n->timing.poll_ms;
@@ -307,8 +318,8 @@ static void arm_next(struct alq_nvml *n)
         return; /* the caller has asked for something already */
     long left = left_ms(n);
     arm(n, left);
-    if (n->sample_cb && left)
-        request(n, ALQ_NVML_ASK_SAMPLE);
+    if (left && (n->sample_cb || n->use_cb))
+        request(n, n->sample_cb ? ALQ_NVML_ASK_SAMPLE : ALQ_NVML_ASK_USE);
 }
 
 static int is_skip_over(const struct alq_nvml *n, int64_t now)
@@ -466,6 +477,35 @@ int alq_nvml_sample(struct alq_nvml *n, alq_nvml_sample_cb cb, void *arg)
     return 0;
 }
 
+static void handle_use(struct alq_nvml *n, const char *line, size_t len)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_use use;
+    if (alq_use_decode(line, len, &use, &err)) {
+        alq_warn(NULL, "%s", err.text);
+        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+    } else {
+        alq_nvml_use_cb cb = n->use_cb;
+        n->is_waiting = 0;
+        n->use_cb = NULL;
+        arm_next(n);
+        if (cb)
+            cb(n->use_arg, &use);
+    }
+    alq_use_clear(&use);
+}
+
+int alq_nvml_use(struct alq_nvml *n, alq_nvml_use_cb cb, void *arg)
+{
+    if (n->use_cb || !n->pid || !n->has_reading)
+        return -1;
+    n->use_cb = cb;
+    n->use_arg = arg;
+    if (!n->is_waiting && left_ms(n))
+        request(n, ALQ_NVML_ASK_USE);
+    return 0;
+}
+
 /* A whole line. Returns whether what follows it may be read: the child still runs, and has not said
  * all yet. */
 static int handle_line(struct alq_nvml *n, const char *line, size_t len, int is_last)
@@ -482,6 +522,8 @@ static int handle_line(struct alq_nvml *n, const char *line, size_t len, int is_
         handle_events(n, line, len);
     } else if (n->asked == ALQ_NVML_ASK_SAMPLE) {
         handle_sample(n, line, len);
+    } else if (n->asked == ALQ_NVML_ASK_USE) {
+        handle_use(n, line, len);
     } else {
         handle_reading(n, line, len);
     }
@@ -685,6 +727,7 @@ void alq_nvml_stop(struct alq_nvml *n)
     if (!n)
         return;
     n->sample_cb = NULL;
+    n->use_cb = NULL;
     if (n->pid) {
         int status;
         kill(n->pid, SIGKILL);

@@ -77,8 +77,7 @@ int main(int argc, char **argv)
     static const char *const names[] = {"gate.wait_late_us.p50", "gate.wait_late_us.p99"};
     const bool json = argc > 1 && !strcmp(argv[1], "--json");
     struct alq_compute *c = calloc(1, sizeof(*c));
-    const struct alq_compute_share share = {&control, &usage.gate, &usage.cover, &usage.counters,
-                                            NULL};
+    const struct alq_compute_share share = alq_compute_share_of(&control, &usage, NULL);
     double turns[2][TURNS];
 
     if (!c)

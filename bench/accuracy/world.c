@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-#include "daemon/monitor/correct.h"
+#include "daemon/monitor/pace.h"
 #include "model/model.h"
 #include "vgpu/compute/compute.h"
 
@@ -21,7 +21,8 @@
 
 #define LAUNCH_NS (2 * US)
 #define SYNC_RETURN_NS (5 * US)
-#define ROUND_NS SEC
+#define ROUND_NS (100 * MS)     /* as the daemon has it, */
+#define CORRECTED_NS SEC        /* and how long a correction holds */
 #define EVENT_RESOLUTION_NS 500 /* of a card */
 
 struct event {
@@ -34,10 +35,9 @@ struct world_share {
     uint32_t limit_pct, correction_ppm;
     struct alq_control control;
     struct alq_usage_section section;
-    struct alq_time_sums sums;
-    uint64_t charged_ns; /* at the last round */
+    struct alq_pace pace;
+    uint64_t nvml_ns; /* in the last round */
     uint64_t dead_busy_ns;
-    uint32_t sm_pct; /* in the last round */
 };
 
 struct world_process {
@@ -62,7 +62,7 @@ struct world_process {
 
 static struct {
     struct sim_model *model;
-    uint64_t now_ns, limit_ns, round_ns;
+    uint64_t now_ns, limit_ns, round_ns, seen_period;
     struct world_share *shares[SHARES];
     uint32_t share_count;
     struct world_process *processes[PROCESSES];
@@ -102,52 +102,57 @@ static void publish(struct world_share *share)
     share->control.wake++;
 }
 
-/* The mean of NVML's samples of the last second: whole percents of periods of 1/6 s. */
-static uint32_t sm_pct_of(const struct world_process *p)
+/* What NVML says of a process in its samples since the last round: whole percents. */
+static uint64_t nvml_ns(const struct world_process *p, uint64_t last, uint64_t periods)
 {
-    uint64_t last = sim_usage_last_period(w.now_ns);
     const struct sim_usage *usage = sim_model_client_usage(p->client, 0);
-    uint32_t sum = 0;
-    for (uint64_t i = 0; i < 6; i++)
-        sum += sim_usage_percent(sim_usage_of(usage, last - i));
-    return (sum + 3) / 6;
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < periods; i++)
+        sum += sim_usage_percent(sim_usage_of(usage, last - i)) * (SIM_PERIOD_NS / 100);
+    return sum;
 }
 
-static void correct(struct world_share *share, uint32_t others_pct)
+static void correct(struct world_share *share, uint64_t end_ns, uint64_t wall_ns, uint64_t all_ns)
 {
-    uint64_t charged = share->section.counters.charged_ns;
-    const struct alq_time_window window = {
-        .wall_ns = ROUND_NS,
-        .nvml_ns = ROUND_NS / 100 * share->sm_pct,
-        .others_ns = ROUND_NS / 100 * others_pct,
-        .charged_ns = charged - share->charged_ns,
+    const struct alq_pace_window window = {
+        .now_ns = (int64_t)w.now_ns,
+        .charged_ns = share->section.counters.charged_ns,
+        .end_ns = (int64_t)end_ns,
+        .wall_ns = wall_ns,
+        .nvml_ns = share->nvml_ns,
+        .others_ns = all_ns - share->nvml_ns,
+        .limit_pct = share->limit_pct,
     };
-    uint32_t ppm = alq_correct_time(&share->sums, share->correction_ppm, &window);
-    uint32_t far =
-        ppm > share->correction_ppm ? ppm - share->correction_ppm : share->correction_ppm - ppm;
-    share->charged_ns = charged;
-    if (far == 0 || (ppm != ALQ_TIME_CORRECTION_ONE && far < ALQ_TIME_CORRECTION_STEP_PPM))
+    struct alq_pace_order order;
+    alq_pace(&share->pace, &window, &order);
+    share->control.time_credit_ns += (uint64_t)order.credit_ns;
+    share->control.contended_until_ns = order.is_contended ? w.now_ns + CORRECTED_NS : 0;
+    share->control.corrected_until_ns = w.now_ns + CORRECTED_NS;
+    if (order.ppm == share->correction_ppm)
         return;
-    share->correction_ppm = ppm;
+    share->correction_ppm = order.ppm;
     publish(share);
 }
 
 static void run_round(void)
 {
-    uint32_t all = 0;
+    const uint64_t last = sim_usage_last_period(w.now_ns), periods = last - w.seen_period;
+    uint64_t all_ns = 0;
     sim_model_advance(w.model, w.now_ns);
     for (uint32_t i = 0; i < w.share_count; i++)
-        w.shares[i]->sm_pct = 0;
+        w.shares[i]->nvml_ns = 0;
     for (uint32_t i = 0; i < w.process_count; i++) {
         if (w.processes[i]->is_dead)
             continue;
-        uint32_t pct = sm_pct_of(w.processes[i]);
-        w.processes[i]->share->sm_pct += pct;
-        all += pct;
+        uint64_t ns = nvml_ns(w.processes[i], last, periods);
+        w.processes[i]->share->nvml_ns += ns;
+        all_ns += ns;
     }
     for (uint32_t i = 0; i < w.share_count; i++)
         if (w.shares[i]->is_gated)
-            correct(w.shares[i], all - w.shares[i]->sm_pct);
+            correct(w.shares[i], periods ? (last + 1) * SIM_PERIOD_NS : 0, periods * SIM_PERIOD_NS,
+                    all_ns);
+    w.seen_period = last;
     w.round_ns += ROUND_NS;
 }
 
@@ -383,6 +388,7 @@ void world_open(uint32_t sms)
     const struct sim_model_device device = {.sms = sms, .copy_engines = 2};
     w.now_ns = 1000 * SEC;
     w.round_ns = w.now_ns + ROUND_NS;
+    w.seen_period = sim_usage_last_period(w.now_ns);
     w.model = sim_model_new(1, w.now_ns, on_done);
     if (!w.model || sim_model_device_set(w.model, 0, &device) != 0) {
         fputs("accuracy: no model\n", stderr);
@@ -462,8 +468,7 @@ struct world_process *world_process_new(struct world_share *share, void (*progra
     for (uint32_t i = 0; i < WORLD_STREAMS; i++)
         push((struct sim_op){.kind = SIM_OP_OPEN, .stream = i, .value = SIM_PRIORITY_ZERO});
     if (share->is_gated) {
-        struct alq_compute_share s = {&share->control, &share->section.gate, &share->section.cover,
-                                      &share->section.counters, NULL};
+        struct alq_compute_share s = alq_compute_share_of(&share->control, &share->section, NULL);
         p->compute = make(sizeof(*p->compute));
         p->compute->estimates.random = random_of(p);
         p->compute->driver = (struct alq_compute_driver){

@@ -90,7 +90,11 @@ struct alq_control {
                       has ever lent to this share */
     uint64_t corrected_until_ns; /* CLOCK_MONOTONIC: from then on time_correction_ppm is read as
                                     ALQ_TIME_CORRECTION_ONE; 0: it has no end */
-    uint8_t reserved1[232];
+    uint64_t time_credit_ns;     /* sum of what was given back, in GPU time, wrapping: charged too
+                                    much as NVML has it; what was charged too little is negative */
+    uint64_t contended_until_ns; /* CLOCK_MONOTONIC: until then others are on the GPU, and time is
+                                    corrected by NVML */
+    uint8_t reserved1[216];
     struct alq_control_values values[2];
     uint8_t reserved2[ALQ_CONTROL_BYTES - 1024];
 };
@@ -179,7 +183,9 @@ struct alq_gate {
                          process */
     uint32_t rated_pct; /* the limit by which tat_ns was reckoned, 0 before the first; CAS by any
                            process */
-    uint8_t reserved0[108];
+    uint32_t reserved0;
+    uint64_t time_credit_ns; /* of the control file's, what tat_ns holds; CAS by any process */
+    uint8_t reserved1[96];
 };
 static_assert(sizeof(struct alq_gate) == 128, "gate");
 
@@ -195,6 +201,15 @@ struct alq_cover {
     uint64_t slots[ALQ_COVER_SLOTS];
 };
 static_assert(sizeof(struct alq_cover) == 2048, "cover");
+
+/* The same sums in coarser slots, for what lies further back than those above reach; CAS by any
+ * process. */
+#define ALQ_COVER_FAR_SHIFT 25u /* 33.6 ms */
+#define ALQ_COVER_FAR_SLOTS 128u
+struct alq_cover_far {
+    uint64_t slots[ALQ_COVER_FAR_SLOTS];
+};
+static_assert(sizeof(struct alq_cover_far) == 1024, "cover_far");
 
 /* Sums since the file was made; added to with relaxed order by any process, read by the daemon. */
 struct alq_counters {
@@ -241,7 +256,8 @@ struct alq_usage_section {
     struct alq_cover cover;
     /* counters.refusals by enum alq_family; added to and read as the counters are */
     uint64_t refused[ALQ_FAMILIES_MAX];
-    uint8_t reserved2[4096 - 2432 - 8 * ALQ_FAMILIES_MAX];
+    struct alq_cover_far cover_far;
+    uint8_t reserved2[4096 - 2432 - 8 * ALQ_FAMILIES_MAX - 1024];
     struct alq_slot slots[ALQ_SLOTS];
 };
 static_assert(offsetof(struct alq_usage_section, total) == 64, "section.total");
@@ -249,6 +265,7 @@ static_assert(offsetof(struct alq_usage_section, gate) == 128, "section.gate");
 static_assert(offsetof(struct alq_usage_section, counters) == 256, "section.counters");
 static_assert(offsetof(struct alq_usage_section, cover) == 384, "section.cover");
 static_assert(offsetof(struct alq_usage_section, refused) == 2432, "section.refused");
+static_assert(offsetof(struct alq_usage_section, cover_far) == 2560, "section.cover_far");
 static_assert(ALQ_FAMILY_COUNT <= ALQ_FAMILIES_MAX, "families");
 static_assert(offsetof(struct alq_usage_section, slots) == 4096, "section.slots");
 static_assert(sizeof(struct alq_usage_section) == 4096 + 128 * ALQ_SLOTS, "section");

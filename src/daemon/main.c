@@ -254,6 +254,12 @@ static int take_sample(void *arg, alq_nvml_sample_cb cb, void *cb_arg)
     return d->nvml ? alq_nvml_sample(d->nvml, cb, cb_arg) : -1;
 }
 
+static int take_use(void *arg, alq_nvml_use_cb cb, void *cb_arg)
+{
+    struct daemon *d = arg;
+    return d->nvml ? alq_nvml_use(d->nvml, cb, cb_arg) : -1;
+}
+
 static void on_read(void *arg, const struct alq_nvml_reading *reading)
 {
     struct daemon *d = arg;
@@ -447,6 +453,8 @@ static void open_monitor(struct daemon *d, struct alq_err *err)
                                             .work = d->work,
                                             .sample = take_sample,
                                             .sample_arg = d,
+                                            .use = take_use,
+                                            .use_arg = d,
                                             .ask_users = ask_users,
                                             .users_arg = d};
     d->pods =

@@ -124,13 +124,9 @@ static bool make(void)
         uint32_t count =
             dev->share_count < ALQ_COMPUTE_SHARES ? dev->share_count : ALQ_COMPUTE_SHARES;
         for (uint32_t s = 0; s < count; s++)
-            shares[s] = (struct alq_compute_share){
-                .control = dev->share[s]->control,
-                .gate = &dev->share[s]->section->gate,
-                .cover = &dev->share[s]->section->cover,
-                .counters = &dev->share[s]->section->counters,
-                .slot = &dev->share[s]->section->slots[dev->share[s]->file->slot],
-            };
+            shares[s] =
+                alq_compute_share_of(dev->share[s]->control, dev->share[s]->section,
+                                     &dev->share[s]->section->slots[dev->share[s]->file->slot]);
         alq_compute_add_device(&compute, i, shares, count, boot_id);
     }
     alq_context_each(know_context, &compute);

@@ -2,84 +2,35 @@
 """Compute that is lent, end to end: the daemon reads from the usage files what the shares of a GPU leave idle and lends it to those
 that may borrow; it takes it back when the owner has work; what a daemon that says nothing any more had lent ends by itself."""
 
-import json
 import pathlib
 import signal
-import struct
-import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon_world import BUILD, REPO, World, need_daemon, result, wait_for  # noqa: E402
-from monitor_world import Program, driver_folder, figures  # noqa: E402
+from compute_case import ComputeCase, need_namespaces  # noqa: E402
+from daemon_world import wait_for  # noqa: E402
+from monitor_world import figures  # noqa: E402
 
 TIMEOUT_S = 120
 ALONE = True
 LOAN_OFFSET = 264  # include/aliquot/share.h
-SECONDS = 60
 
 
 def setUpModule():
-    need_daemon()
-    if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
-        raise unittest.SkipTest("mount namespaces need root")
+    need_namespaces()
 
 
-def config(policy, priority=1):
-    parameters = {"apiVersion": "config.aliquot.dev/v1alpha1", "kind": "ShareConfig", "compute": {"policy": policy, "priority": priority}}
-    return [{"requests": [], "source": "FromClaim", "opaque": {"driver": "hami-core-gpu.project-hami.io", "parameters": parameters}}]
-
-
-class Burst(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.world = World(gpus=1)
-        cls.addClassCleanup(cls.world.close)
-        subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", cls.world.path("busy"), REPO / "tests/integration/gate_client.c", "-L",
-                        driver_folder(cls.world), "-l:libcuda.so.1"], check=True)
-        cls.world.start()
-
-    def setUp(self):
-        self.peer = self.world.peer()
-        self.addCleanup(self.peer.close)
-
-    def prepare(self, name, cores, *terms):
-        claim = self.world.claim(name, [result(cores=str(cores), memory="2Gi")], config=config(*terms))
-        self.assertEqual(self.peer.prepare(claim)[claim[2]].error, "")
-        self.addCleanup(self.peer.unprepare, claim)
-        return claim
-
-    def work(self, claim):
-        """A program that takes what it is let, until it is closed."""
-        share = f"{claim[2]}-0"
-        program = Program(self, self.world, [share], command=("busy", str(SECONDS), "5000", "eager", "1", "16"), SIMGPU_GROUP=share)
-        program.process.stdin.write("go\n")
-        program.process.stdin.flush()
-        return program
-
+class Burst(ComputeCase):
     def loan(self, claim):
         """(percent, until) as the share reads it now."""
-        with open(self.world.path("run/shares", f"{claim[2]}-0", "control"), "rb") as file:
-            word, = struct.unpack_from("<Q", file.read(), LOAN_OFFSET)
+        word = self.word(claim, LOAN_OFFSET)
         until = (word >> 8) / 1e6
         return (word & 0xff if until > time.clock_gettime(time.CLOCK_MONOTONIC) else 0), until
 
     def lent(self, claim, pct):
         wait_for(f"a loan of {pct}", lambda: self.loan(claim)[0] == pct, 20)
-
-    def busy_pct(self, claim, seconds):
-        def now():
-            out = subprocess.run([BUILD / "sim/simctl", "--socket", self.world.path("sim/simgpud.sock"), "oracle"], check=True,
-                                 capture_output=True)
-            oracle = json.loads(out.stdout)
-            groups = {g["group"]: g["busy_ns"] for g in oracle["devices"][0]["groups"]}
-            return oracle["time_ns"], groups.get(f"{claim[2]}-0", 0)
-        from_ns, before = now()
-        time.sleep(seconds)
-        to_ns, after = now()
-        return 100.0 * (after - before) / (to_ns - from_ns)
 
     def test_idle_time_is_lent_and_taken_back(self):
         guest, owner = self.prepare("guest", 20, "Burst"), self.prepare("owner", 60, "Hard")

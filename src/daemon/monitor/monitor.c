@@ -70,6 +70,7 @@ static void install(struct alq_monitor *m, struct alq_round *r)
         m->processes = r->processes;
         m->process_count = r->process_count;
         r->processes = NULL;
+        alq_pacer_look(m->pacer);
     }
 }
 
@@ -105,7 +106,6 @@ static void run_round(struct alq_job *job)
 static void finish(struct alq_monitor *m)
 {
     m->step = ALQ_MONITOR_ROUND;
-    m->round->sampled_ns = now_ns(m);
     set_timer(m, ALQ_NEVER);
     m->round->job.run = run_round;
     m->round->job.done = on_round;
@@ -281,6 +281,25 @@ int alq_monitor_serve(struct alq_monitor *m, struct alq_http *http)
 /* ---- life -------------------------------------------------------------------------------------
  */
 
+static const struct alq_round_process *processes(void *arg, uint32_t *count)
+{
+    const struct alq_monitor *m = arg;
+    *count = m->process_count;
+    return m->processes;
+}
+
+static struct alq_pacer *new_pacer(struct alq_monitor *m)
+{
+    const struct alq_pacer_parts parts = {.clock = m->parts.clock,
+                                          .work = m->parts.work,
+                                          .shares = &m->shares,
+                                          .processes = processes,
+                                          .processes_arg = m,
+                                          .use = m->parts.use,
+                                          .use_arg = m->parts.use_arg};
+    return alq_pacer_new(&parts);
+}
+
 struct alq_monitor *alq_monitor_new(const struct alq_monitor_parts *parts, struct alq_err *err)
 {
     struct alq_monitor *m = calloc(1, sizeof(*m));
@@ -292,10 +311,14 @@ struct alq_monitor *alq_monitor_new(const struct alq_monitor_parts *parts, struc
     }
     if (m && m->timer)
         m->lender = alq_lender_new(parts->clock, parts->work, &m->shares);
-    if (!m || !m->lender) {
+    if (m && m->lender)
+        m->pacer = new_pacer(m);
+    if (!m || !m->pacer) {
         alq_err_set(err, ALQ_ENOMEM, "out of memory");
-        if (m)
+        if (m) {
+            alq_lender_free(m->lender);
             parts->clock.timer_free(m->timer);
+        }
         free(m);
         return NULL;
     }
@@ -316,6 +339,7 @@ void alq_monitor_free(struct alq_monitor *m)
     alq_monitor_close(m);
     for (enum alq_metric_scope scope = 0; scope < ALQ_SCOPE_COUNT; scope++)
         alq_metrics_collect(scope, NULL, NULL);
+    alq_pacer_free(m->pacer);
     alq_lender_free(m->lender);
     alq_mounts_free(m->files.mounts);
     m->parts.clock.timer_free(m->timer);

@@ -27,6 +27,9 @@ struct alq_monitor_parts {
     /* as alq_nvml_sample */
     int (*sample)(void *arg, alq_nvml_sample_cb cb, void *cb_arg);
     void *sample_arg;
+    /* as alq_nvml_use */
+    int (*use)(void *arg, alq_nvml_use_cb cb, void *cb_arg);
+    void *use_arg;
     /* Asks who uses the shares; alq_monitor_set_users may follow. */
     void (*ask_users)(void *arg);
     void *users_arg;

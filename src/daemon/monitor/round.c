@@ -15,7 +15,6 @@
 
 #define PATH_BYTES 4352
 #define PAUSE_ROUNDS 60
-#define CORRECTED_NS (3 * 1000000000ll) /* a correction of time holds so long: some rounds */
 
 struct alq_round *alq_round_new(uint32_t count)
 {
@@ -222,107 +221,47 @@ static void take_gpu(struct alq_round *r, const struct alq_gpu_sample *from,
 /* ---- corrections ------------------------------------------------------------------------------
  */
 
-/* All on the share's GPU but it. */
-static uint32_t others_pct(const struct alq_round *r, const struct alq_round_share *s)
+static int64_t correction_of(const struct alq_round *r, struct alq_round_share *s)
 {
-    const struct alq_gpu_sample *gpu = alq_sample_find(&r->sample, s->gpu_uuid);
-    uint32_t all = 0;
-    for (uint32_t i = 0; gpu && i < gpu->process_count; i++)
-        all += gpu->processes[i].sm_pct;
-    return all > s->sm_pct ? all - s->sm_pct : 0;
-}
-
-/* With a sample. The library's figure is read at another time than the round began, the more so on
- * a busy machine: what NVML tells is a rate, and taken for the time between two readings. */
-static uint32_t time_correction_of(struct alq_round *r, struct alq_round_share *s)
-{
-    const uint64_t charged_ns = s->f.usage.counters.charged_ns;
-    const uint64_t wall_ns = s->f.charged_at_ns && r->sampled_ns > s->f.charged_at_ns
-                                 ? (uint64_t)(r->sampled_ns - s->f.charged_at_ns)
-                                 : 0;
-    const struct alq_time_window window = {
-        .wall_ns = wall_ns,
-        .nvml_ns = wall_ns / 100 * s->sm_pct,
-        .others_ns = wall_ns / 100 * others_pct(r, s),
-        .charged_ns = charged_ns > s->f.charged_ns ? charged_ns - s->f.charged_ns : 0,
-    };
-    /* A share that nobody uses has no figures (shares.h). */
-    if (charged_ns || s->processes || s->f.usage.processes) {
-        s->f.charged_ns = charged_ns;
-        s->f.charged_at_ns = r->sampled_ns;
-    }
-    if (!wall_ns) /* the first reading */
-        return s->f.correction.time_ppm;
-    return alq_correct_time(&s->f.time, s->f.correction.time_ppm, &window);
-}
-
-static struct alq_correction correction_of(struct alq_round *r, struct alq_round_share *s)
-{
-    struct alq_correction c = s->f.correction;
     const struct alq_held now = held(&s->f.usage);
     if (!s->f.usage.processes && !s->processes) {
-        c.overhead_bytes = 0;
         s->f.highs.count = 0;
-    } else if (r->has_sample && s->has_before && !s->f.usage.flaw) {
-        c.overhead_bytes = alq_correct_overhead(&s->f.highs, c.overhead_bytes, s->physical_bytes,
-                                                &s->before, &now);
+        return 0;
     }
-    if (r->has_sample) {
-        c.time_ppm = time_correction_of(r, s);
-        c.until_ns = (uint64_t)(r->begun_ns + CORRECTED_NS);
-    } else if ((uint64_t)r->begun_ns >= c.until_ns) {
-        /* As the library takes it. What NVML said is not true for ever. */
-        c.time_ppm = ALQ_TIME_CORRECTION_ONE;
-        s->f.time = (struct alq_time_sums){0};
-    }
-    return c;
+    if (r->has_sample && s->has_before && !s->f.usage.flaw)
+        return alq_correct_overhead(&s->f.highs, s->f.correction_bytes, s->physical_bytes,
+                                    &s->before, &now);
+    return s->f.correction_bytes;
 }
 
-static int is_far(const struct alq_correction *a, const struct alq_correction *b)
+static int open_control(const struct alq_round *r, const struct alq_round_share *s, int access)
 {
-    return (a->overhead_bytes != b->overhead_bytes &&
-            (!b->overhead_bytes ||
-             llabs(a->overhead_bytes - b->overhead_bytes) >= ALQ_CORRECTION_STEP_BYTES)) ||
-           (a->time_ppm != b->time_ppm &&
-            (b->time_ppm == ALQ_TIME_CORRECTION_ONE ||
-             labs((long)a->time_ppm - (long)b->time_ppm) >= (long)ALQ_TIME_CORRECTION_STEP_PPM));
+    alq_auto_close int dir = open_dir(r, s);
+    return dir < 0 ? -1 : openat(dir, "control", access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-static void write_correction(const struct alq_round *r, struct alq_round_share *s,
-                             const struct alq_correction *want)
+static void write_correction(const struct alq_round *r, struct alq_round_share *s, int64_t want)
 {
     struct alq_err err = ALQ_ERR_INIT;
-    alq_auto_close int dir = open_dir(r, s);
-    if (dir < 0)
-        return;
-    alq_auto_close int fd = openat(dir, "control", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    alq_auto_close int fd = open_control(r, s, O_RDWR);
     if (fd < 0)
         return;
     if (alq_control_correct(fd, want, s->id, &err))
         alq_warn(ALQ_LOG_KV({"share", s->id}), "correction: %s", err.text);
     else
-        s->f.correction = *want;
+        s->f.correction_bytes = want;
 }
 
 /* What is in force, when the daemon is new to the share: an earlier one may have written it. */
 static void read_correction(const struct alq_round *r, struct alq_round_share *s)
 {
     struct alq_control control;
-    if (s->f.correction.time_ppm)
+    if (s->f.is_correction_known)
         return;
-    s->f.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
-    s->f.charged_ns = s->f.usage.counters.charged_ns;
-    alq_auto_close int dir = open_dir(r, s);
-    alq_auto_close int fd =
-        dir < 0 ? -1 : openat(dir, "control", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || pread(fd, &control, sizeof(control), 0) != (ssize_t)sizeof(control))
-        return;
-    const struct alq_control_values *v = &control.values[control.sequence & 1];
-    s->f.correction.overhead_bytes = v->overhead_correction_bytes;
-    s->f.correction.until_ns = control.corrected_until_ns;
-    if (v->time_correction_ppm &&
-        (!control.corrected_until_ns || (uint64_t)r->begun_ns < control.corrected_until_ns))
-        s->f.correction.time_ppm = v->time_correction_ppm;
+    s->f.is_correction_known = 1;
+    alq_auto_close int fd = open_control(r, s, O_RDONLY);
+    if (fd >= 0 && pread(fd, &control, sizeof(control), 0) == (ssize_t)sizeof(control))
+        s->f.correction_bytes = control.values[control.sequence & 1].overhead_correction_bytes;
 }
 
 static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t window_ns)
@@ -336,12 +275,9 @@ static void finish(struct alq_round *r, struct alq_round_share *s, uint64_t wind
     if (!s->is_enforced)
         return;
     read_correction(r, s);
-    struct alq_correction want = correction_of(r, s);
-    /* One of time is renewed with each sample: without a daemon, or an NVML that answers, it ends.
-     */
-    if (is_far(&s->f.correction, &want) ||
-        (r->has_sample && s->f.correction.time_ppm != ALQ_TIME_CORRECTION_ONE))
-        write_correction(r, s, &want);
+    const int64_t have = s->f.correction_bytes, want = correction_of(r, s);
+    if (have != want && (!want || llabs(have - want) >= ALQ_CORRECTION_STEP_BYTES))
+        write_correction(r, s, want);
 }
 
 static void open_mounts(struct alq_round_files *files)

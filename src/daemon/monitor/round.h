@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One round of the monitor, on a worker: the usage files of all shares, the processes that NVML
- * listed and whose they are, and from both the figures of each share and its corrections in
- * `control`. A round is filled on the loop, runs on a worker twice (before and after NVML is
+ * listed and whose they are, and from both the figures of each share and its correction of overhead
+ * in `control`. A round is filled on the loop, runs on a worker twice (before and after NVML is
  * asked), and is read on the loop again.
  */
 #ifndef ALQ_DAEMON_MONITOR_ROUND_H
@@ -21,15 +21,13 @@ struct alq_figures {
     uint64_t physical_bytes; /* of its processes, as NVML says */
     uint64_t used_ns;  /* in which a kernel of it ran, as NVML says; since the daemon knows it */
     uint32_t used_pct; /* in the last round */
-    uint32_t gpu_processes;           /* that NVML listed */
-    struct alq_correction correction; /* in force */
+    uint32_t gpu_processes;   /* that NVML listed */
+    int64_t correction_bytes; /* of overhead, in force */
     struct alq_overhead_highs highs;
-    struct alq_time_sums time;
-    uint64_t charged_ns;    /* seen in the last round that had a sample */
-    int64_t charged_at_ns;  /* when */
-    uint64_t trimmed_bytes; /* cut off its files so far */
-    unsigned flawed_rounds; /* in a row, this one too */
-    unsigned pause;         /* rounds to leave its file alone, since that cost too much */
+    uint64_t trimmed_bytes;  /* cut off its files so far */
+    unsigned flawed_rounds;  /* in a row, this one too */
+    unsigned pause;          /* rounds to leave its file alone, since that cost too much */
+    int is_correction_known; /* correction_bytes has been read from `control` */
 };
 
 /* sorted by id */
@@ -76,7 +74,6 @@ struct alq_round {
     void *arg;          /* its maker's */
     struct alq_round_files *files;
     int64_t begun_ns, last_ns; /* CLOCK_MONOTONIC: this round, and the one before it */
-    int64_t sampled_ns;        /* when NVML had answered */
     struct alq_sample sample;  /* owned */
     int has_sample;
     struct alq_round_gpu *gpus; /* owned; of the sample */

@@ -154,7 +154,7 @@ uint32_t alq_watched_cores_pct(const struct alq_watched *w)
     return w->share->is_admin ? 0 : alq_share_cores_in_force(w->share);
 }
 
-static const struct alq_figures unused = {.correction.time_ppm = ALQ_TIME_CORRECTION_ONE};
+static const struct alq_figures unused;
 
 const struct alq_figures *alq_watched_figures(const struct alq_watched *w)
 {
@@ -164,8 +164,7 @@ const struct alq_figures *alq_watched_figures(const struct alq_watched *w)
 void alq_watched_get(const struct alq_watched *w, struct alq_figures *f)
 {
     *f = *alq_watched_figures(w);
-    if (!w->is_read)
-        f->correction.time_ppm = 0;
+    f->is_correction_known = w->is_read;
 }
 
 void alq_watched_set(struct alq_watched *w, const struct alq_figures *f)
@@ -173,19 +172,18 @@ void alq_watched_set(struct alq_watched *w, const struct alq_figures *f)
     struct alq_figures kept = *f;
     /* Bytes: were some padding to differ, figures of nothing would be kept, no more. */
     const void *bytes = &kept, *bytes_unused = &unused;
-    if (!kept.correction.time_ppm)
-        kept.correction.time_ppm = ALQ_TIME_CORRECTION_ONE;
+    kept.is_correction_known = 0;
     if (!w->f && memcmp(bytes, bytes_unused, sizeof(kept)) != 0 && !(w->f = malloc(sizeof(*w->f))))
         return;
     if (w->f)
         *w->f = kept;
-    w->is_read = f->correction.time_ppm != 0;
+    w->is_read = f->is_correction_known;
 }
 
 uint64_t alq_watched_overhead(const struct alq_watched *w)
 {
     const struct alq_figures *f = alq_watched_figures(w);
-    int64_t bytes = (int64_t)f->usage.overhead_bytes + f->correction.overhead_bytes;
+    int64_t bytes = (int64_t)f->usage.overhead_bytes + f->correction_bytes;
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/monitor/lender.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/monitor/monitor.h"
+#include "daemon/monitor/pacer.h"
 #include "daemon/monitor/shares.h"
 
 enum alq_monitor_step {
@@ -30,6 +31,7 @@ struct alq_monitor {
     int is_stale;                /* the promises have changed since the table was made */
     struct alq_shares shares;
     struct alq_lender *lender;
+    struct alq_pacer *pacer;
     struct alq_gpu_list gpus;    /* owned */
     struct alq_round_gpu *loads; /* owned; of the last sample */
     uint32_t load_count;

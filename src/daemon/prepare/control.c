@@ -43,18 +43,21 @@ static void publish(struct alq_control *control, merge_fn merge, const void *arg
     wake_all(control);
 }
 
-/* until_ns: of the correction of time, 0: as it is. */
-static int change(int fd, uint64_t until_ns, merge_fn merge, const void *arg, const char *what,
-                  struct alq_err *err)
+static struct alq_control *map(int fd, const char *what, struct alq_err *err)
 {
-    struct alq_control *control =
-        mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (control == MAP_FAILED)
-        return alq_err_errno(err, errno, "mapping %s", what);
+    void *control = mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (control != MAP_FAILED)
+        return control;
+    alq_err_errno(err, errno, "mapping %s", what);
+    return NULL;
+}
+
+static int change(int fd, merge_fn merge, const void *arg, const char *what, struct alq_err *err)
+{
+    struct alq_control *control = map(fd, what, err);
+    if (!control)
+        return err->code;
     pthread_mutex_lock(&turn);
-    if (until_ns)
-        atomic_store_explicit((_Atomic uint64_t *)&control->corrected_until_ns, until_ns,
-                              memory_order_relaxed);
     publish(control, merge, arg);
     pthread_mutex_unlock(&turn);
     munmap(control, ALQ_CONTROL_BYTES);
@@ -72,14 +75,17 @@ static void merge_limits(struct alq_control_values *values, const void *what)
 int alq_control_publish(int fd, const struct alq_control_values *limits, const char *what,
                         struct alq_err *err)
 {
-    return change(fd, 0, merge_limits, limits, what, err);
+    return change(fd, merge_limits, limits, what, err);
 }
 
-static void merge_correction(struct alq_control_values *values, const void *what)
+static void merge_overhead(struct alq_control_values *values, const void *what)
 {
-    const struct alq_correction *want = what;
-    values->overhead_correction_bytes = want->overhead_bytes;
-    values->time_correction_ppm = want->time_ppm;
+    values->overhead_correction_bytes = *(const int64_t *)what;
+}
+
+static void merge_rate(struct alq_control_values *values, const void *what)
+{
+    values->time_correction_ppm = *(const uint32_t *)what;
 }
 
 /* Not a byte is written to what is not whole: a store beyond the end would be a SIGBUS. */
@@ -92,13 +98,35 @@ static int check(int fd, const char *what, struct alq_err *err)
     return alq_err_set(err, ALQ_EPROTO, "%s is no control file", what);
 }
 
-int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
-                        struct alq_err *err)
+int alq_control_correct(int fd, int64_t overhead_bytes, const char *what, struct alq_err *err)
+{
+    int rc = check(fd, what, err);
+    return rc ? rc : change(fd, merge_overhead, &overhead_bytes, what, err);
+}
+
+static void set_word(uint64_t *word, uint64_t value)
+{
+    atomic_store_explicit((_Atomic uint64_t *)word, value, memory_order_relaxed);
+}
+
+int alq_control_pace(int fd, const struct alq_time_correction *correction, const char *what,
+                     struct alq_err *err)
 {
     int rc = check(fd, what, err);
     if (rc)
         return rc;
-    return change(fd, correction->until_ns, merge_correction, correction, what, err);
+    struct alq_control *control = map(fd, what, err);
+    if (!control)
+        return err->code;
+    pthread_mutex_lock(&turn);
+    set_word(&control->corrected_until_ns, correction->until_ns);
+    set_word(&control->contended_until_ns, correction->is_contended ? correction->until_ns : 0);
+    /* Who waits looks every 10 ms. */
+    set_word(&control->time_credit_ns, control->time_credit_ns + (uint64_t)correction->credit_ns);
+    publish(control, merge_rate, &correction->ppm);
+    pthread_mutex_unlock(&turn);
+    munmap(control, ALQ_CONTROL_BYTES);
+    return 0;
 }
 
 int alq_control_lend(int fd, uint32_t pct, uint64_t until_ns, const char *what, struct alq_err *err)
@@ -106,10 +134,9 @@ int alq_control_lend(int fd, uint32_t pct, uint64_t until_ns, const char *what, 
     int rc = check(fd, what, err);
     if (rc)
         return rc;
-    struct alq_control *control =
-        mmap(NULL, ALQ_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (control == MAP_FAILED)
-        return alq_err_errno(err, errno, "mapping %s", what);
+    struct alq_control *control = map(fd, what, err);
+    if (!control)
+        return err->code;
     pthread_mutex_lock(&turn);
     _Atomic uint64_t *loan = (_Atomic uint64_t *)&control->loan;
     uint64_t had = atomic_exchange_explicit(loan, ALQ_LOAN(pct, until_ns), memory_order_relaxed);

@@ -10,10 +10,12 @@
 #include "aliquot/share.h"
 #include "base/err.h"
 
-struct alq_correction {
-    int64_t overhead_bytes; /* added to what the ledger holds */
-    uint32_t time_ppm;      /* of what is charged */
-    uint64_t until_ns;      /* CLOCK_MONOTONIC; to this time time_ppm holds */
+/* Of time, by NVML. */
+struct alq_time_correction {
+    uint32_t ppm;      /* of what is charged */
+    int64_t credit_ns; /* GPU time given back; negative: asked for */
+    int is_contended;  /* others are on the GPU */
+    uint64_t until_ns; /* CLOCK_MONOTONIC; ppm and is_contended hold to this time */
 };
 
 /* Publishes limits where they differ from those in force; the corrections in force stay. fd is open
@@ -21,9 +23,13 @@ struct alq_correction {
 int alq_control_publish(int fd, const struct alq_control_values *limits, const char *what,
                         struct alq_err *err);
 
-/* Likewise the corrections; the limits stay. ALQ_EPROTO: not a control file of ours. */
-int alq_control_correct(int fd, const struct alq_correction *correction, const char *what,
-                        struct alq_err *err);
+/* Likewise the correction of overhead, added to what the ledger holds; all else stays. ALQ_EPROTO:
+ * not a control file of ours. */
+int alq_control_correct(int fd, int64_t overhead_bytes, const char *what, struct alq_err *err);
+
+/* Likewise the correction of time; the credit is added to what was given before. */
+int alq_control_pace(int fd, const struct alq_time_correction *correction, const char *what,
+                     struct alq_err *err);
 
 /*
  * Lends pct of the GPU in place of the share's limit until until_ns (CLOCK_MONOTONIC); 0: nothing,

@@ -74,6 +74,23 @@ void alq_compute_add_device(struct alq_compute *c, uint32_t index,
     dev->is_on = dev->share_count > 0;
 }
 
+/* What the daemon has found out by NVML since the last time. */
+static void follow_daemon(struct alq_compute_device *dev, uint64_t now_ns)
+{
+    bool is_contended = false;
+    for (uint32_t i = 0; i < dev->share_count; i++) {
+        struct alq_compute_share *share = &dev->shares[i];
+        uint64_t until_ns = __atomic_load_n(&share->control->contended_until_ns, __ATOMIC_RELAXED);
+        uint64_t credit_ns = __atomic_load_n(&share->control->time_credit_ns, __ATOMIC_RELAXED);
+        struct alq_gate_rate rate;
+        is_contended = is_contended || now_ns < until_ns;
+        if (credit_ns != __atomic_load_n(&share->gate->time_credit_ns, __ATOMIC_RELAXED) &&
+            alq_compute_rate(share, now_ns, &rate))
+            alq_gate_take_credit(share->gate, &rate, now_ns, credit_ns);
+    }
+    atomic_store_explicit(&dev->is_contended, is_contended, RELAXED);
+}
+
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 static void read_back(struct alq_compute *c, struct alq_compute_device *dev, uint64_t now,
@@ -139,6 +156,7 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
         int64_t settled_now = atomic_load_explicit(&dev->settled_wall_ns, RELAXED);
         at += (uint64_t)(settled_now - settled);
         settled = settled_now;
+        follow_daemon(dev, now);
         uint64_t own = alq_gate_wall_ns(&rate, need_ns);
         uint64_t end = alq_gate_peek(share->gate, now) + jitter_ns;
         if (at > now && at + own > end)
@@ -483,6 +501,7 @@ static void pass(struct alq_compute *c, const struct alq_compute_launch *launch,
         .is_due = is_due,
         .can_measure = st && st->context < ALQ_CONTEXTS && !launch->is_joined,
     };
+    follow_daemon(dev, p.now_ns);
     read_back(c, dev, p.now_ns, ALQ_OPEN_STREAMS, false);
     wait_for_knowledge(&p);
     uint64_t launches = take_launches(&p, launch->is_joined);

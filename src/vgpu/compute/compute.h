@@ -99,6 +99,21 @@ struct alq_compute_ticket {
 bool alq_compute_rate(const struct alq_compute_share *share, uint64_t now_ns,
                       struct alq_gate_rate *out);
 
+/* A share's files as the gate uses them; slot as in struct alq_compute_share. */
+static inline struct alq_compute_share alq_compute_share_of(const struct alq_control *control,
+                                                            struct alq_usage_section *section,
+                                                            struct alq_slot *slot)
+{
+    return (struct alq_compute_share){
+        .control = control,
+        .gate = &section->gate,
+        .cover = &section->cover,
+        .cover_far = &section->cover_far,
+        .counters = &section->counters,
+        .slot = slot,
+    };
+}
+
 /* Puts a device under its shares (the first ALQ_COMPUTE_SHARES of them). All-zero memory plus
  * `driver` is a process. */
 void alq_compute_add_device(struct alq_compute *c, uint32_t index,

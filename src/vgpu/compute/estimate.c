@@ -10,6 +10,9 @@
 #define KEY_GONE 1ull
 #define FIRST_SIGHTS 4u
 #define MOST_IGNORED 8u /* samples of lesser moments, before they are believed after all */
+#define RISE                                                                                       \
+    16u /* among others a floor rises by a part of the way at a time: the last samples may         \
+           all have waited */
 
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
@@ -123,7 +126,7 @@ static void sort(uint32_t *v, uint32_t n)
 }
 
 /* The estimate from n sorted samples; see the header of estimate.h. */
-static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
+static uint32_t judge(const uint32_t *s, uint32_t n, bool is_contended, enum alq_spread *spread)
 {
     uint64_t sum = 0, floor_sum = 0;
     uint32_t floor_n = 0, twins = 0, rest;
@@ -143,6 +146,10 @@ static uint32_t judge(const uint32_t *s, uint32_t n, enum alq_spread *spread)
         return n == 2 ? s[0] / 2 + s[1] / 2 : s[n / 2];
     if (rest == 0)
         return (uint32_t)(sum / n);
+    if (is_contended) {
+        *spread = ALQ_SPREAD_FLOORED;
+        return (uint32_t)(floor_sum / floor_n);
+    }
     for (uint32_t i = floor_n + 1; i < n; i++)
         if (s[i] - s[i - 1] <= s[i] / 64)
             twins++;
@@ -179,7 +186,7 @@ static uint32_t slow_mean(struct alq_estimate *entry, uint32_t ring_mean, uint32
 }
 
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns, enum alq_moment moment)
+                        uint64_t measured_ns, enum alq_moment moment, bool is_contended)
 {
     uint32_t ns = measured_ns > ALQ_ESTIMATE_MAX_NS ? ALQ_ESTIMATE_MAX_NS : (uint32_t)measured_ns;
     uint32_t expect = 0, sorted[ALQ_SAMPLES], samples, n, est;
@@ -214,7 +221,10 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     for (uint32_t i = 0; i < n; i++)
         sorted[i] = entry->ring[i];
     sort(sorted, n);
-    est = judge(sorted, n, &spread);
+    const uint32_t had = LOAD(&entry->est_ns);
+    est = judge(sorted, n, is_contended, &spread);
+    if (is_contended && n >= FIRST_SIGHTS && samples >= FIRST_SIGHTS && had && est > had)
+        est = had + (est - had) / RISE;
     if (spread == ALQ_SPREAD_WIDE)
         est = slow_mean(entry, est, ns);
     STORE(&entry->est_ns, est);

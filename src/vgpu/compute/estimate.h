@@ -138,9 +138,14 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
  * Learns from one launch timed alone. The first sample of a better moment throws away those of
  * lesser ones, which count only as long as there is nothing better, or when nothing better has come
  * for long.
+ *
+ * is_contended: others are on the GPU, and the daemon compares what is charged with NVML's figure.
+ * A timing is then no measure, it holds turns of others, more of them or less. What counts is that
+ * the same work is charged the same, so that the daemon finds one factor for all of it: the floor
+ * under the timings, which hardly moves, whatever they look like.
  */
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
-                        uint64_t measured_ns, enum alq_moment moment);
+                        uint64_t measured_ns, enum alq_moment moment, bool is_contended);
 
 /* The handle is gone, and the next object at that address is another: all its classes start anew.
  */

@@ -4,7 +4,8 @@
  */
 #include "vgpu/compute/gate.h"
 
-#define CORRECTION_LEAST (ALQ_TIME_CORRECTION_ONE / 100 * 51 / 50) /* for each percent of limit */
+#define FAR_SHIFT ALQ_COVER_FAR_SHIFT
+#define FAR_COUNT_SHIFT 7u
 
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 
@@ -42,10 +43,6 @@ uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns)
         gpu_ns = ALQ_GATE_CHARGE_MAX_NS;
     if (ppm > 4 * ALQ_TIME_CORRECTION_ONE)
         ppm = 4 * ALQ_TIME_CORRECTION_ONE;
-    /* A share can be measured for no more time than passes: under a correction lower than its limit
-     * it would never be held, whatever it does. */
-    if (ppm < pct * CORRECTION_LEAST)
-        ppm = pct * CORRECTION_LEAST;
     /* 2^34 * 2^22 * 2^7 at most. */
     return gpu_ns * ppm / (pct * (ALQ_TIME_CORRECTION_ONE / 100));
 }
@@ -130,6 +127,20 @@ int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate,
     }
 }
 
+void alq_gate_take_credit(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                          uint64_t credit_ns)
+{
+    const struct alq_gate_rate plain = {.limit_pct = rate->limit_pct};
+    uint64_t have = LOAD(&gate->time_credit_ns);
+    int64_t back = (int64_t)(credit_ns - have);
+    if (!back || !__atomic_compare_exchange_n(&gate->time_credit_ns, &have, credit_ns, false,
+                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    /* Of a usage file that is older or younger than the control file nothing is known. */
+    if (back >= -ALQ_GATE_CREDIT_MAX_NS && back <= ALQ_GATE_CREDIT_MAX_NS)
+        alq_gate_settle(gate, &plain, now_ns, -back);
+}
+
 /* Books up to want in one slot of turn; returns what fitted. */
 static uint64_t book_slot(uint64_t *slot, uint32_t turn, uint64_t capacity, uint64_t want)
 {
@@ -154,30 +165,65 @@ static uint64_t book_slot(uint64_t *slot, uint32_t turn, uint64_t capacity, uint
     }
 }
 
+/* [start, end) in slots of that size, none of it further back than they reach. told: the coarser
+ * slots, or NULL. */
+static uint64_t book(uint64_t *slots, uint32_t slot_shift, uint32_t count_shift, uint64_t start_ns,
+                     uint64_t end_ns, uint64_t work_ns, struct alq_cover_far *told)
+{
+    const uint64_t mask = ((uint64_t)1 << count_shift) - 1;
+    uint64_t booked = 0, untold = 0;
+    for (uint64_t at = start_ns, to; at < end_ns && booked < work_ns; at = to) {
+        uint64_t slot = at >> slot_shift;
+        to = (slot + 1) << slot_shift;
+        if (to > end_ns)
+            to = end_ns;
+        uint64_t want = work_ns - booked < to - at ? work_ns - booked : to - at;
+        uint64_t took = book_slot(&slots[slot & mask], (uint32_t)(slot >> count_shift),
+                                  (uint64_t)1 << slot_shift, want);
+        booked += took;
+        untold += took;
+        if (told && untold &&
+            (to >> FAR_SHIFT != at >> FAR_SHIFT || to == end_ns || booked == work_ns)) {
+            uint64_t far = at >> FAR_SHIFT;
+            book_slot(&told->slots[far % ALQ_COVER_FAR_SLOTS],
+                      (uint32_t)(far / ALQ_COVER_FAR_SLOTS), (uint64_t)1 << FAR_SHIFT, untold);
+            untold = 0;
+        }
+    }
+    return booked;
+}
+
+/* The part of [start, end) that the slots of that size do not reach. */
+static uint64_t beyond(uint64_t start_ns, uint64_t end_ns, uint32_t slot_shift,
+                       uint32_t count_shift)
+{
+    uint64_t reach = (((uint64_t)1 << count_shift) - 1) << slot_shift;
+    return end_ns - start_ns > reach ? end_ns - start_ns - reach : 0;
+}
+
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns)
 {
-    uint64_t reach = (((uint64_t)1 << view.count_shift) - 1) << view.slot_shift;
-    uint64_t mask = ((uint64_t)1 << view.count_shift) - 1;
-    uint64_t booked = 0;
+    uint64_t booked = 0, old;
     if (end_ns <= start_ns)
         return 0;
     if (work_ns > end_ns - start_ns)
         work_ns = end_ns - start_ns;
     uint64_t at = start_ns;
-    if (end_ns - start_ns > reach) {
-        at = end_ns - reach;
-        booked = work_ns < at - start_ns ? work_ns : at - start_ns;
+    if (view.far && beyond(start_ns, end_ns, view.slot_shift, view.count_shift)) {
+        static_assert(ALQ_COVER_FAR_SLOTS == 1u << FAR_COUNT_SHIFT, "FAR_COUNT_SHIFT");
+        old = beyond(start_ns, end_ns, FAR_SHIFT, FAR_COUNT_SHIFT);
+        booked = work_ns < old ? work_ns : old;
+        at += old;
+        old = beyond(at, end_ns, view.slot_shift, view.count_shift);
+        booked +=
+            book(view.far->slots, FAR_SHIFT, FAR_COUNT_SHIFT, at, at + old, work_ns - booked, NULL);
+        at += old;
+    } else if (!view.far) {
+        old = beyond(start_ns, end_ns, view.slot_shift, view.count_shift);
+        booked = work_ns < old ? work_ns : old;
+        at += old;
     }
-    while (at < end_ns && booked < work_ns) {
-        uint64_t slot = at >> view.slot_shift;
-        uint64_t to = (slot + 1) << view.slot_shift;
-        if (to > end_ns)
-            to = end_ns;
-        uint64_t want = work_ns - booked < to - at ? work_ns - booked : to - at;
-        booked += book_slot(&view.slots[slot & mask], (uint32_t)(slot >> view.count_shift),
-                            (uint64_t)1 << view.slot_shift, want);
-        at = to;
-    }
-    return booked;
+    return booked + book(view.slots, view.slot_shift, view.count_shift, at, end_ns,
+                         work_ns - booked, view.far);
 }

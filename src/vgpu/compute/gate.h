@@ -49,7 +49,7 @@ bool alq_gate_rate(const struct alq_control_values *values, uint64_t loan, uint6
 bool alq_gate_is_limited(const struct alq_control_values *values);
 
 /* GPU time to wall time at the gate's rate: rounded down, gpu_ns cut at ALQ_GATE_CHARGE_MAX_NS of
- * GPU time; the correction is no lower than the limit, with two percent to spare. */
+ * GPU time. */
 uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns);
 
 /*
@@ -79,6 +79,16 @@ uint64_t alq_gate_reserve(struct alq_gate *gate, const struct alq_gate_rate *rat
 int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
                         int64_t gpu_ns);
 
+/* A daemon that gives back or asks for more than this at a time is not followed. */
+#define ALQ_GATE_CREDIT_MAX_NS 2000000000ll
+
+/*
+ * Takes in what the daemon gave back since the last time, or asks for, in GPU time: credit_ns is
+ * the sum that `control` has. One process of the share does it, for all.
+ */
+void alq_gate_take_credit(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                          uint64_t credit_ns);
+
 /* ---- the union of intervals
  * ------------------------------------------------------------------------------------------ */
 
@@ -89,12 +99,14 @@ struct alq_cover_view {
     uint64_t *slots;
     uint32_t slot_shift;
     uint32_t count_shift;
+    struct alq_cover_far *far; /* the same in coarser slots; NULL: there are none */
 };
 
-static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover)
+static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover,
+                                                     struct alq_cover_far *far)
 {
     static_assert(ALQ_COVER_SLOTS == 1u << 8, "count_shift");
-    return (struct alq_cover_view){cover->slots, ALQ_COVER_SHIFT, 8};
+    return (struct alq_cover_view){cover->slots, ALQ_COVER_SHIFT, 8, far};
 }
 
 /*
@@ -102,8 +114,8 @@ static inline struct alq_cover_view alq_cover_shared(struct alq_cover *cover)
  * there is room; returns how much found room: in every slot at most what it lasts less what others
  * booked there. Booked in the order of their ends, spans of work that ran one after the other all
  * find room; work that ran side by side does so too where its spans are longer, which is charged to
- * the share and not to its neighbours. What lies further back than the slots reach is returned in
- * full.
+ * the share and not to its neighbours. What lies further back than the slots reach (268 ms in a
+ * share) is booked in the coarser ones, and further back than these (4.3 s) it is returned in full.
  */
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns);

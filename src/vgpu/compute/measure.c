@@ -252,6 +252,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
 {
     struct alq_compute_share *share = &dev->shares[batch->share];
     uint64_t actual = batch->charged_ns;
+    const bool is_contended = atomic_load_explicit(&dev->is_contended, memory_order_relaxed);
     if (time_of(c, dev, batch->from, now_ns)) {
         int64_t start = c->measure.events[batch->from].at_ns,
                 end = c->measure.events[batch->to].at_ns;
@@ -279,13 +280,14 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             else if (is_clean &&
                      (batch->moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED) ||
                       atomic_load_explicit(&c->stream_count, memory_order_relaxed) == 1))
-                alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment);
+                alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment,
+                                   is_contended);
             if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
                 work > alq_estimate_ns(entry))
                 work = alq_estimate_ns(entry);
         } else if (batch->is_joining && !batch->is_gapped && batch->entry && batch->launches) {
-            alq_estimate_learn(&c->estimates, batch->entry, span / batch->launches,
-                               ALQ_MOMENT_BUSY);
+            alq_estimate_learn(&c->estimates, batch->entry, span / batch->launches, ALQ_MOMENT_BUSY,
+                               is_contended);
             uint64_t sum = (uint64_t)alq_estimate_ns(batch->entry) * batch->launches;
             if (work > sum)
                 work = sum;
@@ -301,10 +303,11 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             if (work > batch->work_ns)
                 work = batch->work_ns > least ? batch->work_ns : least < work ? least : work;
         }
-        struct alq_cover_view local = {dev->local_cover, ALQ_LOCAL_SHIFT, ALQ_LOCAL_COUNT_SHIFT};
+        struct alq_cover_view local = {dev->local_cover, ALQ_LOCAL_SHIFT, ALQ_LOCAL_COUNT_SHIFT,
+                                       NULL};
         work = alq_cover_book(local, (uint64_t)start, (uint64_t)end, work);
-        actual =
-            alq_cover_book(alq_cover_shared(share->cover), (uint64_t)start, (uint64_t)end, work);
+        actual = alq_cover_book(alq_cover_shared(share->cover, share->cover_far), (uint64_t)start,
+                                (uint64_t)end, work);
         learn_part(dev, batch->work_ns, actual);
     }
     /* Done, and earlier or later than was thought. */

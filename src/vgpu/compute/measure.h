@@ -97,6 +97,7 @@ struct alq_compute_share {
     const struct alq_control *control;
     struct alq_gate *gate;
     struct alq_cover *cover;
+    struct alq_cover_far *cover_far; /* NULL: there is none */
     struct alq_counters *counters;
     struct alq_slot *slot; /* this process's; NULL: nobody is told what it alone did */
 };
@@ -110,6 +111,7 @@ struct alq_compute_device {
     _Atomic uint32_t seen_sequence; /* of shares[0].control when is_limited was found */
     _Atomic uint32_t is_limited;
     _Atomic uint32_t is_throttled; /* the last reservation had to wait */
+    _Atomic uint32_t is_contended; /* others are on the GPU, and the daemon corrects time */
     _Atomic uint32_t open_streams; /* before the last wait, those with a batch that was not ended */
     _Atomic int64_t settled_wall_ns; /* sum of this process's corrections, in wall time, for waiters
                                         to follow */

@@ -81,104 +81,6 @@ static void correct_overhead_ledger_that_moves_keeps_what_both_readings_allow(vo
     assert_int_equal(at_rest(39 * MIB, 10240 + 295, &after, &before), 39 * MIB);
 }
 
-/* A second in hundredths: what NVML shows of the share, of the others, what was charged. */
-static uint32_t second(struct alq_time_sums *sums, uint32_t ppm, unsigned own, unsigned others,
-                       unsigned charged)
-{
-    const struct alq_time_window w = {S, own * S / 100, others * S / 100, charged * S / 100};
-    return alq_correct_time(sums, ppm, &w);
-}
-
-static void correct_time_alone_goes_to_one(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 300000;
-    (void)state;
-    for (int i = 0; i < 10; i++)
-        ppm = second(&sums, ppm, 10, 0, 50);
-    assert_int_equal(ppm, 1000000);
-}
-
-static void correct_time_among_others_goes_to_nvml_over_measured(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 0; /* what an older daemon left: one */
-    (void)state;
-    for (int i = 0; i < 20; i++)
-        ppm = second(&sums, ppm, 30, 40, 60);
-    assert_in_range(ppm, 490000, 510000);
-    /* NVML above what was measured is not charged for */
-    for (int i = 0; i < 20; i++)
-        ppm = second(&sums, ppm, 60, 40, 30);
-    assert_int_equal(ppm, 1000000);
-}
-
-static void correct_time_of_almost_nothing_stays(void **state)
-{
-    struct alq_time_sums sums = {0};
-    (void)state;
-    assert_int_equal(second(&sums, 700000, 0, 50, 1), 700000);
-    assert_int_equal(second(&sums, 700000, 0, 50, 0), 700000);
-    /* nor does much of which NVML says nothing, as where it cannot tell clients of MPS apart */
-    assert_int_equal(second(&sums, 700000, 0, 100, 100), 700000);
-}
-
-static void correct_time_rises_at_once(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 1000000;
-    (void)state;
-    for (int i = 0; i < 20; i++)
-        ppm = second(&sums, ppm, 24, 50, 48);
-    assert_in_range(ppm, 490000, 510000);
-    /* The library has learnt to leave others' turns out: half the charge is now twice the work. */
-    ppm = second(&sums, ppm, 48, 50, 48);
-    assert_in_range(ppm, 990000, 1000000);
-}
-
-static void correct_time_takes_a_percent_more_for_rounding(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 1000000;
-    (void)state;
-    for (int i = 0; i < 20; i++)
-        ppm = second(&sums, ppm, 5, 50, 10);
-    ppm = second(&sums, ppm, 6, 50, 10);
-    assert_in_range(ppm, 490000, 530000);
-}
-
-static void correct_time_of_a_starved_share_falls(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 1000000;
-    (void)state;
-    for (int i = 0; i < 20; i++)
-        ppm = second(&sums, ppm, i % 3 ? 0 : 1, 99, 30);
-    assert_in_range(ppm, ALQ_TIME_CORRECTION_MIN_PPM, 100000);
-}
-
-static void correct_time_leaves_out_seconds_in_which_the_share_is_missing(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 1000000;
-    (void)state;
-    /* 60 percent beside 20, and NVML shows it in every second sample only */
-    for (int i = 0; i < 40; i++) {
-        ppm = second(&sums, ppm, i % 2 ? 0 : 60, 20, 60);
-        assert_in_range(ppm, 998000, 1000000); /* ratio_ppm rounds to a 600th here */
-    }
-}
-
-static void correct_time_has_a_floor(void **state)
-{
-    struct alq_time_sums sums = {0};
-    uint32_t ppm = 1000000;
-    (void)state;
-    for (int i = 0; i < 30; i++)
-        ppm = second(&sums, ppm, 5, 10000, 10000);
-    assert_int_equal(ppm, ALQ_TIME_CORRECTION_MIN_PPM);
-}
-
 /* ---- usage files ------------------------------------------------------------------------------
  */
 
@@ -564,14 +466,6 @@ int main(void)
         cmocka_unit_test(correct_overhead_call_under_way_takes_nothing_back),
         cmocka_unit_test(correct_overhead_never_takes_back_what_programs_asked_for),
         cmocka_unit_test(correct_overhead_ledger_that_moves_keeps_what_both_readings_allow),
-        cmocka_unit_test(correct_time_alone_goes_to_one),
-        cmocka_unit_test(correct_time_among_others_goes_to_nvml_over_measured),
-        cmocka_unit_test(correct_time_of_almost_nothing_stays),
-        cmocka_unit_test(correct_time_rises_at_once),
-        cmocka_unit_test(correct_time_takes_a_percent_more_for_rounding),
-        cmocka_unit_test(correct_time_of_a_starved_share_falls),
-        cmocka_unit_test(correct_time_leaves_out_seconds_in_which_the_share_is_missing),
-        cmocka_unit_test(correct_time_has_a_floor),
         SHARE_TEST(usage_read_sums_living_slots_alone),
         SHARE_TEST(usage_read_lock_over_everything_is_all_slots),
         SHARE_TEST(usage_read_of_a_flood_of_locks_gives_up_in_time),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rounds of the monitor over a share directory, without NVML and without a daemon: how long a
- * correction of time that was written stays in force.
+ * Rounds of the monitor over a share directory, without NVML and without a daemon: what becomes of
+ * the corrections that an earlier daemon wrote.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -38,8 +38,8 @@ static int control_fd(const struct world *w, int flags)
     return fd;
 }
 
-/* A share with PPM in force until until_ns. */
-static int setup(void **state, uint64_t until_ns)
+/* A share with corrections in force. */
+static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
     char path[128];
@@ -47,8 +47,10 @@ static int setup(void **state, uint64_t until_ns)
         .magic = ALQ_CONTROL_MAGIC,
         .version = ALQ_SHARE_VERSION,
         .bytes = ALQ_CONTROL_BYTES,
-        .corrected_until_ns = until_ns,
-        .values[0] = {.compute_limit_pct = 30, .time_correction_ppm = PPM},
+        .corrected_until_ns = 5 * S,
+        .values[0] = {.overhead_correction_bytes = 1 << 20,
+                      .compute_limit_pct = 30,
+                      .time_correction_ppm = PPM},
     };
     assert_non_null(w);
     snprintf(w->dir, sizeof(w->dir), "/tmp/alq-round-XXXXXX");
@@ -62,16 +64,6 @@ static int setup(void **state, uint64_t until_ns)
     assert_int_equal(write(fd, &control, sizeof(control)), sizeof(control));
     *state = w;
     return 0;
-}
-
-static int setup_in_force(void **state)
-{
-    return setup(state, 5 * S);
-}
-
-static int setup_over(void **state)
-{
-    return setup(state, S);
 }
 
 static int teardown(void **state)
@@ -112,7 +104,7 @@ static struct alq_control round_at(struct world *w, int64_t now_ns, int has_samp
     struct alq_round *r = alq_round_new(1);
     assert_non_null(r);
     r->files = &w->files;
-    r->begun_ns = r->sampled_ns = now_ns;
+    r->begun_ns = now_ns;
     r->last_ns = now_ns - S;
     struct alq_round_share *s = &r->shares[0];
     snprintf(s->id, sizeof(s->id), "s-0");
@@ -129,50 +121,39 @@ static struct alq_control round_at(struct world *w, int64_t now_ns, int has_samp
     return control;
 }
 
-static uint32_t ppm_of(const struct alq_control *control)
+static const struct alq_control_values *in_force(const struct alq_control *control)
 {
-    return control->values[control->sequence & 1].time_correction_ppm;
+    return &control->values[control->sequence & 1];
 }
 
-static void round_with_a_sample_renews_the_correction_of_time(void **state)
+static void round_of_a_new_daemon_leaves_the_correction_of_time_alone(void **state)
 {
-    struct alq_control control = round_at(*state, 4 * S, 1);
-    assert_int_equal(ppm_of(&control), PPM);
-    assert_int_equal(control.corrected_until_ns, 7 * S);
-}
-
-static void round_without_a_sample_lets_the_correction_of_time_end(void **state)
-{
-    struct alq_control control;
-    for (int64_t at = 2; at < 5; at++) {
-        control = round_at(*state, at * S, 0);
-        assert_int_equal(ppm_of(&control), PPM);
+    struct world *w = *state;
+    for (int64_t at = 2; at < 8; at++) {
+        struct alq_control control = round_at(w, at * S, (int)(at % 2));
+        assert_int_equal(in_force(&control)->time_correction_ppm, PPM);
         assert_int_equal(control.corrected_until_ns, 5 * S);
     }
-    control = round_at(*state, 5 * S, 0);
-    assert_int_equal(ppm_of(&control), ALQ_TIME_CORRECTION_ONE);
-    /* What ended is not in force again when NVML answers. */
-    control = round_at(*state, 6 * S, 1);
-    assert_int_equal(ppm_of(&control), ALQ_TIME_CORRECTION_ONE);
 }
 
-static void round_of_a_new_daemon_does_not_revive_a_correction_that_ended(void **state)
+static void round_takes_back_an_overhead_that_nobody_has_any_more(void **state)
 {
     struct world *w = *state;
     struct alq_control control = round_at(w, 2 * S, 1);
-    assert_int_equal(w->figures.correction.time_ppm, ALQ_TIME_CORRECTION_ONE);
-    assert_int_equal(control.corrected_until_ns, S);
+    assert_true(w->figures.is_correction_known);
+    assert_int_equal(w->figures.correction_bytes, 0); /* no process */
+    assert_int_equal(in_force(&control)->overhead_correction_bytes, 0);
+    assert_int_equal(in_force(&control)->compute_limit_pct, 30);
 }
 
 static void round_leaves_a_share_that_nobody_uses_without_figures(void **state)
 {
-    static const struct alq_figures unused = {.correction.time_ppm = ALQ_TIME_CORRECTION_ONE};
+    static const struct alq_figures unused = {.is_correction_known = 1};
     struct world *w = *state;
     for (int64_t at = 2; at < 5; at++)
         round_at(w, at * S, 1);
     w->figures.usage = unused.usage; /* there is no usage file here */
     w->figures.flawed_rounds = 0;
-    w->figures.correction.until_ns = 0; /* of the file that the test began with */
     const void *is = &w->figures, *nothing = &unused;
     assert_int_equal(memcmp(is, nothing, sizeof(unused)), 0);
 }
@@ -180,14 +161,12 @@ static void round_leaves_a_share_that_nobody_uses_without_figures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_with_a_sample_renews_the_correction_of_time,
-                                        setup_in_force, teardown),
-        cmocka_unit_test_setup_teardown(round_without_a_sample_lets_the_correction_of_time_end,
-                                        setup_in_force, teardown),
-        cmocka_unit_test_setup_teardown(
-            round_of_a_new_daemon_does_not_revive_a_correction_that_ended, setup_over, teardown),
+        cmocka_unit_test_setup_teardown(round_of_a_new_daemon_leaves_the_correction_of_time_alone,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(round_takes_back_an_overhead_that_nobody_has_any_more,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(round_leaves_a_share_that_nobody_uses_without_figures,
-                                        setup_over, teardown),
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void sync_of_a_share_that_stays_keeps_its_figures(void **state)
     sync_and_label(&shares, 1);
     assert_null(shares.all[0]->f); /* it has not been used */
     alq_watched_get(shares.all[0], &f);
-    assert_int_equal(f.correction.time_ppm, 0); /* nor has a round read it */
+    assert_false(f.is_correction_known); /* nor has a round read it */
     f.used_ns = 42;
     alq_watched_set(shares.all[0], &f);
     for (unsigned n = 0; n < 5; n++)

@@ -482,8 +482,7 @@ struct fake_process *fake_process_new(int group, const struct fake_share *share,
             .wait_until = wait_until,
             .relax = relax,
         };
-        struct alq_compute_share s = {share->control, &share->section->gate, &share->section->cover,
-                                      &share->section->counters, NULL};
+        struct alq_compute_share s = alq_compute_share_of(share->control, share->section, NULL);
         current = process_count;
         alq_compute_add_device(p->pub.compute, 0, &s, 1, 1);
         current = was;

@@ -140,8 +140,7 @@ static void launches_of_many_threads_leave_nothing_behind(void **state)
         .relax = relax,
     };
     control.values[0].compute_limit_pct = 90;
-    struct alq_compute_share share = {&control, &section.gate, &section.cover, &section.counters,
-                                      &section.slots[0]};
+    struct alq_compute_share share = alq_compute_share_of(&control, &section, &section.slots[0]);
     alq_compute_add_device(compute, 0, &share, 1, 1);
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, launches, (void *)i), 0);

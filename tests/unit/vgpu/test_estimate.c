@@ -72,7 +72,7 @@ static void forget_handle_starts_anew_and_frees_the_place(void **state)
             alq_estimate_find(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH, 0);
         assert_ptr_not_equal(e, &table->entries[ALQ_ESTIMATES]);
         assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_FIRST_NS);
-        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH, false);
         alq_estimate_forget(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH);
     }
 }
@@ -85,11 +85,11 @@ static void doubt_places_of_unloaded_functions_are_used_again(void **state)
     struct alq_estimate *kept = NULL;
     for (uintptr_t i = 1; i <= 100000; i++) {
         kept = find(0x1000, 0);
-        alq_estimate_learn(table, kept, 3000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, kept, 3000, ALQ_MOMENT_FRESH, false);
         struct alq_estimate *e = find(0x100000 + (i << 6), 3);
         assert_ptr_not_equal(e, &table->entries[ALQ_ESTIMATES]);
         assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_FIRST_NS);
-        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH, false);
         alq_estimates_doubt(table);
     }
     assert_int_equal(alq_estimate_ns(find(0x1000, 0)), 3000);
@@ -105,7 +105,7 @@ static void is_due_first_sights_then_about_one_in_256(void **state)
             continue;
         assert_true(timed >= 4 || i < 4);
         alq_estimate_take(table, e);
-        alq_estimate_learn(table, e, 1000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 1000, ALQ_MOMENT_FRESH, false);
         timed++;
     }
     assert_in_range(timed, 100000 / 256 - 40, 100000 / 256 + 40);
@@ -118,7 +118,7 @@ static void learn_constant_under_waiting_gives_the_floor(void **state)
     for (int i = 0; i < 200; i++) {
         /* A neighbour holds the GPU for 3 ms half of the time. */
         uint32_t wait = random_below(2) ? random_below(3000000) : 0;
-        alq_estimate_learn(table, e, 1000000 + random_below(5000) + wait, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 1000000 + random_below(5000) + wait, ALQ_MOMENT_FRESH, false);
     }
     assert_in_range(alq_estimate_ns(e), 1000000, 1130000);
     assert_int_equal(e->spread, ALQ_SPREAD_FLOORED);
@@ -132,14 +132,36 @@ static void learn_differing_work_gives_the_mean(void **state)
     /* Two lengths by turns: the floor alone would be a tenth of the mean. */
     for (int i = 0; i < 160; i++)
         alq_estimate_learn(table, two, (i & 1 ? 10000000 : 1000000) + random_below(1000),
-                           ALQ_MOMENT_FRESH);
+                           ALQ_MOMENT_FRESH, false);
     assert_in_range(alq_estimate_ns(two), 4500000, 6500000);
     assert_int_equal(two->spread, ALQ_SPREAD_WIDE);
     for (int i = 0; i < 64; i++) {
-        alq_estimate_learn(table, wide, 100000 + random_below(1900000), ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, wide, 100000 + random_below(1900000), ALQ_MOMENT_FRESH, false);
         sum += alq_estimate_ns(wide);
     }
     assert_in_range(sum / 64, 700000, 1300000);
+}
+
+static void learn_among_others_stays_near_the_floor(void **state)
+{
+    (void)state;
+    struct alq_estimate *e = find(0x1000, 0), *two = find(0x2000, 0);
+    for (int i = 0; i < 20; i++)
+        alq_estimate_learn(table, e, 1000000 + random_below(5000), ALQ_MOMENT_FRESH, false);
+    /* Others come: every timing waits, some of them as long as others did, and for a dozen on end all. */
+    for (uint32_t i = 0; i < 200; i++) {
+        uint32_t wait = i % 40 < 12 ? 1000000 + i % 4 * 500000 : random_below(3000000);
+        alq_estimate_learn(table, e, 1000000 + wait, ALQ_MOMENT_FRESH, true);
+        assert_in_range(alq_estimate_ns(e), 1000000, 1500000);
+    }
+    /* Two lengths by turns: the shorter, for what it is to the whole is the daemon's to find. */
+    for (int i = 0; i < 160; i++)
+        alq_estimate_learn(table, two, i & 1 ? 10000000 : 1000000, ALQ_MOMENT_FRESH, true);
+    assert_in_range(alq_estimate_ns(two), 1000000, 1100000);
+    /* They go: the mean again. */
+    for (int i = 0; i < 32; i++)
+        alq_estimate_learn(table, two, i & 1 ? 10000000 : 1000000, ALQ_MOMENT_FRESH, false);
+    assert_in_range(alq_estimate_ns(two), 4500000, 6500000);
 }
 
 static void learn_change_of_length_is_followed(void **state)
@@ -147,15 +169,15 @@ static void learn_change_of_length_is_followed(void **state)
     (void)state;
     struct alq_estimate *e = find(0x1000, 0);
     for (int i = 0; i < 100; i++)
-        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH, false);
     for (int i = 0; i < 16; i++)
-        alq_estimate_learn(table, e, 3000000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 3000000, ALQ_MOMENT_FRESH, false);
     assert_int_equal(alq_estimate_ns(e), 3000000);
     for (int i = 0; i < 16; i++)
-        alq_estimate_learn(table, e, 200000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 200000, ALQ_MOMENT_FRESH, false);
     assert_int_equal(alq_estimate_ns(e), 200000);
-    alq_estimate_learn(table, e, UINT64_MAX, ALQ_MOMENT_FRESH);
-    alq_estimate_learn(table, e, 0, ALQ_MOMENT_FRESH);
+    alq_estimate_learn(table, e, UINT64_MAX, ALQ_MOMENT_FRESH, false);
+    alq_estimate_learn(table, e, 0, ALQ_MOMENT_FRESH, false);
     assert_true(alq_estimate_ns(e) > 0);
 }
 
@@ -165,13 +187,13 @@ static void doubt_all_entries_are_due_once_more(void **state)
     struct alq_estimate *e = find(0x1000, 0);
     for (int i = 0; i < 16; i++) {
         alq_estimate_take(table, e);
-        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH);
+        alq_estimate_learn(table, e, 1000000, ALQ_MOMENT_FRESH, false);
     }
     assert_false(alq_estimate_is_due(table, e));
     alq_estimates_doubt(table);
     assert_true(alq_estimate_is_due(table, e));
     assert_int_equal(alq_estimate_ns(e), 1000000);
-    alq_estimate_learn(table, e, 50000, ALQ_MOMENT_FRESH);
+    alq_estimate_learn(table, e, 50000, ALQ_MOMENT_FRESH, false);
     assert_int_equal(alq_estimate_ns(e), 50000);
 }
 
@@ -186,6 +208,7 @@ int main(void)
         cmocka_unit_test_setup(is_due_first_sights_then_about_one_in_256, setup),
         cmocka_unit_test_setup(learn_constant_under_waiting_gives_the_floor, setup),
         cmocka_unit_test_setup(learn_differing_work_gives_the_mean, setup),
+        cmocka_unit_test_setup(learn_among_others_stays_near_the_floor, setup),
         cmocka_unit_test_setup(learn_change_of_length_is_followed, setup),
         cmocka_unit_test_setup(doubt_all_entries_are_due_once_more, setup),
     };

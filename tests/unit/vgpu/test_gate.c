@@ -45,16 +45,6 @@ static void wall_ns_extremes_no_overflow(void **state)
     assert_int_equal(alq_gate_wall_ns(&rate, MS), 50 * MS);
 }
 
-static void wall_ns_correction_below_the_limit_is_raised(void **state)
-{
-    (void)state;
-    /* Measured for all the time that passes, it must still cost more than passes. */
-    struct alq_gate_rate rate = {.limit_pct = 30, .correction_ppm = 100000};
-    assert_in_range(alq_gate_wall_ns(&rate, 100 * MS), 101 * MS, 103 * MS);
-    rate.correction_ppm = 400000;
-    assert_in_range(alq_gate_wall_ns(&rate, 30 * MS), 40 * MS - 1, 40 * MS);
-}
-
 static void reserve_after_idle_gives_burst_and_no_more(void **state)
 {
     (void)state;
@@ -164,7 +154,35 @@ static void rerate_changed_limit_scales_what_is_ahead(void **state)
     assert_int_equal(gate.tat_ns, T0 + 200 * MS); /* behind now: nothing to stretch */
 }
 
+static void take_credit_both_signs_moves_the_clock_once(void **state)
+{
+    (void)state;
+    struct alq_gate gate = {.tat_ns = T0 + 500 * MS};
+    /* Given back at the plain rate, whatever part of what is charged counts. */
+    const struct alq_gate_rate rate = {.limit_pct = 50, .correction_ppm = 250000};
+    for (int i = 0; i < 3; i++) {
+        alq_gate_take_credit(&gate, &rate, T0, 50 * MS);
+        assert_int_equal(gate.tat_ns, T0 + 400 * MS);
+    }
+    alq_gate_take_credit(&gate, &rate, T0, 20 * MS);
+    assert_int_equal(gate.tat_ns, T0 + 460 * MS);
+    alq_gate_take_credit(&gate, &rate, T0, (uint64_t)-10 * MS);
+    assert_int_equal(gate.tat_ns, T0 + 520 * MS);
+}
+
+static void take_credit_of_another_file_is_taken_for_known(void **state)
+{
+    (void)state;
+    struct alq_gate gate = {.tat_ns = T0 + 500 * MS};
+    alq_gate_take_credit(&gate, &RATE_50, T0, 0x8000000000000000ull);
+    alq_gate_take_credit(&gate, &RATE_50, T0, 3600000 * MS);
+    assert_int_equal(gate.tat_ns, T0 + 500 * MS);
+    alq_gate_take_credit(&gate, &RATE_50, T0, 3600050 * MS);
+    assert_int_equal(gate.tat_ns, T0 + 400 * MS);
+}
+
 static struct alq_cover cover;
+static struct alq_cover_far cover_far;
 
 static void cover_book_disjoint_counts_all(void **state)
 {
@@ -172,7 +190,7 @@ static void cover_book_disjoint_counts_all(void **state)
     memset(&cover, 0, sizeof(cover));
     uint64_t sum = 0;
     for (uint64_t i = 0; i < 2000; i++)
-        sum += alq_cover_book(alq_cover_shared(&cover), T0 + i * 7777777,
+        sum += alq_cover_book(alq_cover_shared(&cover, NULL), T0 + i * 7777777,
                               T0 + i * 7777777 + 3333333, MS);
     assert_int_equal(sum, 2000 * MS);
 }
@@ -184,15 +202,16 @@ static void cover_book_overlap_counts_once_in_any_order(void **state)
      * in full if it fits. */
     for (int order = 0; order < 2; order++) {
         memset(&cover, 0, sizeof(cover));
-        uint64_t a =
-            alq_cover_book(alq_cover_shared(&cover), T0, T0 + 64 * MS, order ? 60 * MS : 10 * MS);
-        uint64_t b =
-            alq_cover_book(alq_cover_shared(&cover), T0, T0 + 64 * MS, order ? 10 * MS : 60 * MS);
+        uint64_t a = alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + 64 * MS,
+                                    order ? 60 * MS : 10 * MS);
+        uint64_t b = alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + 64 * MS,
+                                    order ? 10 * MS : 60 * MS);
         assert_int_equal(a, order ? 60 * MS : 10 * MS);
         assert_in_range(a + b, 64 * MS - 10,
                         64 * MS + 3 * MS); /* the slots at both ends are whole */
         assert_int_equal(
-            alq_cover_book(alq_cover_shared(&cover), T0 + 5 * MS, T0 + 55 * MS, 50 * MS) / MS, 0);
+            alq_cover_book(alq_cover_shared(&cover, NULL), T0 + 5 * MS, T0 + 55 * MS, 50 * MS) / MS,
+            0);
     }
 }
 
@@ -206,7 +225,7 @@ static void cover_book_turns_in_the_order_of_their_ends_all_find_room(void **sta
         for (uint64_t i = 1; i <= 4; i++) {
             uint64_t start = T0 + (round ? (round * 32 - 16) * MS : 0);
             uint64_t end = T0 + (round * 32 + i * 8) * MS;
-            assert_in_range(alq_cover_book(alq_cover_shared(&cover), start, end, 8 * MS),
+            assert_in_range(alq_cover_book(alq_cover_shared(&cover, NULL), start, end, 8 * MS),
                             8 * MS - 10, 8 * MS);
         }
 }
@@ -215,15 +234,15 @@ static void cover_book_longer_than_reach_counts_all_once(void **state)
 {
     (void)state;
     memset(&cover, 0, sizeof(cover));
-    assert_int_equal(alq_cover_book(alq_cover_shared(&cover), T0, T0 + 5000 * MS, 5000 * MS),
+    assert_int_equal(alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + 5000 * MS, 5000 * MS),
                      5000 * MS);
     assert_int_equal(
-        alq_cover_book(alq_cover_shared(&cover), T0 + 4900 * MS, T0 + 5000 * MS, 100 * MS) /
+        alq_cover_book(alq_cover_shared(&cover, NULL), T0 + 4900 * MS, T0 + 5000 * MS, 100 * MS) /
             (2 * MS),
         0);
     /* Half the density, of which rounding may take a millionth. */
     memset(&cover, 0, sizeof(cover));
-    assert_in_range(alq_cover_book(alq_cover_shared(&cover), T0, T0 + 5000 * MS, 2500 * MS),
+    assert_in_range(alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + 5000 * MS, 2500 * MS),
                     2499 * MS, 2500 * MS);
 }
 
@@ -231,20 +250,43 @@ static void cover_book_late_arrival_counts_in_full(void **state)
 {
     (void)state;
     memset(&cover, 0, sizeof(cover));
-    alq_cover_book(alq_cover_shared(&cover), T0 + 1000 * MS, T0 + 1200 * MS, 200 * MS);
+    alq_cover_book(alq_cover_shared(&cover, NULL), T0 + 1000 * MS, T0 + 1200 * MS, 200 * MS);
     assert_int_equal(
-        alq_cover_book(alq_cover_shared(&cover), T0 + 800 * MS, T0 + 810 * MS, 10 * MS), 10 * MS);
+        alq_cover_book(alq_cover_shared(&cover, NULL), T0 + 800 * MS, T0 + 810 * MS, 10 * MS),
+        10 * MS);
+}
+
+static void cover_book_far_counts_long_spans_once(void **state)
+{
+    (void)state;
+    const struct alq_cover_view view = alq_cover_shared(&cover, &cover_far);
+    memset(&cover, 0, sizeof(cover));
+    memset(&cover_far, 0, sizeof(cover_far));
+    /* Half of three seconds in short spans, and then a kernel that was on the GPU for all of it. */
+    for (uint64_t i = 0; i < 300; i++)
+        assert_int_equal(alq_cover_book(view, T0 + i * 10 * MS, T0 + (i + 1) * 10 * MS, 5 * MS),
+                         5 * MS);
+    assert_in_range(alq_cover_book(view, T0, T0 + 3000 * MS, 3000 * MS), 1490 * MS, 1540 * MS);
+    assert_in_range(alq_cover_book(view, T0, T0 + 3000 * MS, 3000 * MS), 0, 40 * MS);
+    /* What is longer than even these slots reach counts in full there. */
+    assert_in_range(alq_cover_book(view, T0 + 3000 * MS, T0 + 13000 * MS, 10000 * MS), 9960 * MS,
+                    10000 * MS);
+    assert_in_range(alq_cover_book(view, T0 + 3000 * MS, T0 + 13000 * MS, 10000 * MS), 5700 * MS,
+                    5760 * MS);
 }
 
 static void cover_book_garbage_slots_are_harmless(void **state)
 {
     (void)state;
     memset(&cover, 0xa5, sizeof(cover));
-    uint64_t booked = alq_cover_book(alq_cover_shared(&cover), T0, T0 + 100 * MS, 100 * MS);
+    uint64_t booked = alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + 100 * MS, 100 * MS);
     assert_true(booked <= 100 * MS);
-    assert_int_equal(alq_cover_book(alq_cover_shared(&cover), T0, T0, MS), 0);
-    assert_int_equal(alq_cover_book(alq_cover_shared(&cover), T0 + 1, T0, MS), 0);
-    assert_int_equal(alq_cover_book(alq_cover_shared(&cover), T0, T0 + MS, 0), 0);
+    memset(&cover_far, 0xa5, sizeof(cover_far));
+    assert_true(alq_cover_book(alq_cover_shared(&cover, &cover_far), T0, T0 + 3000 * MS,
+                               3000 * MS) <= 3000 * MS);
+    assert_int_equal(alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0, MS), 0);
+    assert_int_equal(alq_cover_book(alq_cover_shared(&cover, NULL), T0 + 1, T0, MS), 0);
+    assert_int_equal(alq_cover_book(alq_cover_shared(&cover, NULL), T0, T0 + MS, 0), 0);
 }
 
 int main(void)
@@ -252,13 +294,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_limited_policies_and_ends),
         cmocka_unit_test(wall_ns_extremes_no_overflow),
-        cmocka_unit_test(wall_ns_correction_below_the_limit_is_raised),
         cmocka_unit_test(reserve_after_idle_gives_burst_and_no_more),
         cmocka_unit_test(reserve_back_to_back_leaves_at_the_rate),
         cmocka_unit_test(reserve_late_comer_waits_behind_those_before),
         cmocka_unit_test(reserve_far_future_clock_is_now),
         cmocka_unit_test(reserve_debt_ends_at_the_horizon),
         cmocka_unit_test(settle_both_signs_moves_the_clock),
+        cmocka_unit_test(take_credit_both_signs_moves_the_clock_once),
+        cmocka_unit_test(take_credit_of_another_file_is_taken_for_known),
         cmocka_unit_test(join_other_boot_takes_now),
         cmocka_unit_test(rerate_changed_limit_scales_what_is_ahead),
         cmocka_unit_test(cover_book_disjoint_counts_all),
@@ -266,6 +309,7 @@ int main(void)
         cmocka_unit_test(cover_book_turns_in_the_order_of_their_ends_all_find_room),
         cmocka_unit_test(cover_book_longer_than_reach_counts_all_once),
         cmocka_unit_test(cover_book_late_arrival_counts_in_full),
+        cmocka_unit_test(cover_book_far_counts_long_spans_once),
         cmocka_unit_test(cover_book_garbage_slots_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

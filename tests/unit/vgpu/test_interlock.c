@@ -157,8 +157,7 @@ static void run_rounds(uint32_t first_pct, uint32_t second_pct, double *early_ns
         stream_is_capturing, context_current, now_ns,       wait_until,  relax};
     for (uint32_t i = 0; i < DEVICES; i++) {
         control[i].values[0].compute_limit_pct = pct[i];
-        struct alq_compute_share share = {&control[i], &usage[i].gate, &usage[i].cover,
-                                          &usage[i].counters, NULL};
+        struct alq_compute_share share = alq_compute_share_of(&control[i], &usage[i], NULL);
         alq_compute_add_device(c, i, &share, 1, 1);
     }
     for (uint32_t i = 0; i < ROUNDS; i++) {

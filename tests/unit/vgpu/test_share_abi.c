@@ -30,6 +30,8 @@ static void control_has_golden_offsets(void **state)
     AT(alq_control, wake, 260);
     AT(alq_control, loan, 264);
     AT(alq_control, corrected_until_ns, 272);
+    AT(alq_control, time_credit_ns, 280);
+    AT(alq_control, contended_until_ns, 288);
     AT(alq_control, values, 512);
     assert_int_equal(sizeof(struct alq_control_values), 256);
     AT(alq_control_values, memory_limit_bytes, 0);
@@ -66,6 +68,7 @@ static void usage_has_golden_offsets(void **state)
     AT(alq_usage_section, counters, 256);
     AT(alq_usage_section, cover, 384);
     AT(alq_usage_section, refused, 2432);
+    AT(alq_usage_section, cover_far, 2560);
     AT(alq_usage_section, slots, 4096);
     assert_int_equal(ALQ_SECTION_DEVICE, 0);
     assert_int_equal(ALQ_SECTION_HOST, 1);
@@ -97,6 +100,7 @@ static void slot_gate_and_counters_have_golden_offsets(void **state)
     AT(alq_gate, tat_ns, 0);
     AT(alq_gate, boot_id, 8);
     AT(alq_gate, rated_pct, 16);
+    AT(alq_gate, time_credit_ns, 24);
     AT(alq_counters, refusals, 0);
     AT(alq_counters, allocations, 8);
     AT(alq_counters, launches, 16);

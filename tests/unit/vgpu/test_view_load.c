@@ -31,7 +31,7 @@ static void fill(struct alq_cover *cover, uint64_t pct)
 {
     for (uint64_t i = 0; i < ALQ_COVER_SLOTS - 1; i++) {
         uint64_t end = ((NOW >> ALQ_COVER_SHIFT) - i) << ALQ_COVER_SHIFT;
-        alq_cover_book(alq_cover_shared(cover), end - SLOT, end, SLOT * pct / 100);
+        alq_cover_book(alq_cover_shared(cover, NULL), end - SLOT, end, SLOT * pct / 100);
     }
 }
 

@@ -102,20 +102,51 @@ static void read_back(struct alq_compute *c, struct alq_compute_device *dev, uin
     alq_measure_leave(&c->measure);
 }
 
-/*
- * Waits until the first launch of an unknown function is measured (entry), or until no more than
- * `most_ns` of our work is on the GPU, and no longer than ALQ_OWN_WAIT_NS: what is on the GPU may
- * be waiting for the very launch that waits here.
- */
-static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *dev,
-                             struct alq_estimate *entry, uint64_t most_ns, uint64_t now)
+/* A launch goes on that was held back while there may have been work of ours on the GPU. */
+static void let_go(struct alq_compute_device *dev, uint64_t now)
+{
+    uint32_t turn = atomic_fetch_add_explicit(&dev->let_go, 1, RELAXED);
+    atomic_store_explicit(&dev->let_go_ns[turn % ALQ_LET_GO], now, RELAXED);
+}
+
+/* Is a launch timed alone, which was due before due_ns and ends with the event, not read back? */
+static bool is_pending(struct alq_compute *c, const struct alq_compute_device *dev, uint16_t event,
+                       uint64_t due_ns)
+{
+    if (!event || !alq_measure_enter(&c->measure))
+        return false;
+    const struct alq_batch *batch = alq_measure_pending(dev, event);
+    bool is_so = batch && batch->is_single && batch->due_ns < due_ns;
+    alq_measure_leave(&c->measure);
+    return is_so;
+}
+
+/* For what wait_for_own waits; one of them. */
+struct own {
+    struct alq_estimate *entry; /* the first launch of an unknown function, until it is measured */
+    uint16_t event;             /* the launch that ends with it, until it is read back */
+    uint64_t most_ns;           /* until no more than this of our work is on the GPU */
+};
+
+static bool is_over(struct alq_compute *c, const struct alq_compute_device *dev, struct own own)
+{
+    if (own.entry)
+        return __atomic_load_n(&own.entry->probing, __ATOMIC_RELAXED) == 0;
+    if (own.event)
+        return !is_pending(c, dev, own.event, UINT64_MAX);
+    return atomic_load_explicit(&dev->outstanding_ns, RELAXED) <= own.most_ns;
+}
+
+/* Waits for work of ours, and no longer than ALQ_OWN_WAIT_NS: what is on the GPU may be waiting for
+ * the very launch that waits here. */
+static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *dev, struct own own,
+                             uint64_t now)
 {
     uint64_t until = now + ALQ_OWN_WAIT_NS, step = 20000;
     const uint32_t *word = &dev->shares[0].control->wake;
     while (now < until && atomic_load_explicit(&c->captures, RELAXED) == 0) {
         read_back(c, dev, now, ALQ_OPEN_STREAMS, true);
-        if (entry ? __atomic_load_n(&entry->probing, __ATOMIC_RELAXED) == 0
-                  : atomic_load_explicit(&dev->outstanding_ns, RELAXED) <= most_ns)
+        if (is_over(c, dev, own))
             break;
         uint64_t wake_at = now + step < until ? now + step : until;
         c->driver.wait_until(word, __atomic_load_n(word, __ATOMIC_RELAXED), wake_at);
@@ -123,6 +154,8 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
             step *= 2;
         now = c->driver.now_ns();
     }
+    if (now >= until)
+        let_go(dev, now);
     return now;
 }
 
@@ -175,6 +208,7 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
         }
     }
     atomic_store_explicit(&dev->waited_until_ns, now, RELAXED);
+    let_go(dev, now);
     atomic_fetch_sub_explicit(&dev->waiting, 1, RELAXED);
     __atomic_fetch_add(&share->counters->throttled_ns, now - from, __ATOMIC_RELAXED);
     return now;
@@ -262,6 +296,7 @@ struct passage {
     uint64_t est_ns;
     uint64_t charge_ns; /* of it, ahead */
     enum alq_moment moment;
+    uint16_t last; /* event behind the stream's last batch */
     bool is_due;
     bool can_measure;
     bool has_waited;
@@ -273,17 +308,22 @@ struct passage {
 /* Waits where too little is known of what is on the GPU, or too much of ours is on it. */
 static void wait_for_knowledge(struct passage *p)
 {
+    /* What the launch ahead in the stream took beyond its charge is paid before this one, which
+     * would come behind it anyway: once this one is on the GPU, those that it waits for would pay.
+     */
+    if (is_pending(p->c, p->dev, p->last, p->now_ns - ALQ_OWN_WAIT_NS))
+        p->now_ns = wait_for_own(p->c, p->dev, (struct own){.event = p->last}, p->now_ns);
     /* A function never measured: the second launch of it waits to see what the first took. */
     if (FIELD(p->entry, samples) == 0 && FIELD(p->entry, probing)) {
         uint64_t from = p->now_ns;
-        p->now_ns = wait_for_own(p->c, p->dev, p->entry, 0, from);
+        p->now_ns = wait_for_own(p->c, p->dev, (struct own){.entry = p->entry}, from);
         if (FIELD(p->entry, samples) == 0 && p->now_ns - from > alq_estimate_ns(p->entry))
             __atomic_store_n(&p->entry->est_ns, (uint32_t)(p->now_ns - from), __ATOMIC_RELAXED);
     }
     p->est_ns = alq_estimate_ns(p->entry);
     uint64_t most = 8 * p->est_ns > ALQ_IN_FLIGHT_NS ? 8 * p->est_ns : ALQ_IN_FLIGHT_NS;
     if (atomic_load_explicit(&p->dev->outstanding_ns, RELAXED) > most)
-        p->now_ns = wait_for_own(p->c, p->dev, NULL, most, p->now_ns);
+        p->now_ns = wait_for_own(p->c, p->dev, (struct own){.most_ns = most}, p->now_ns);
 }
 
 /* Does the program use several streams at a time? */
@@ -472,7 +512,7 @@ static bool measure(struct passage *p)
     return is_measured;
 }
 
-/* Launches counted in the stream since the last time, and this one. */
+/* Launches counted in the stream since the last time, and this one; what else the stream knows. */
 static uint64_t take_launches(struct passage *p, bool is_joined)
 {
     uint64_t launches = 1;
@@ -480,6 +520,7 @@ static uint64_t take_launches(struct passage *p, bool is_joined)
         launches += p->st->launches;
         p->st->launches = 0;
         p->st->is_joining |= is_joined;
+        p->last = p->st->last;
         alq_stream_unlock(p->st);
     }
     return launches;
@@ -503,8 +544,8 @@ static void pass(struct alq_compute *c, const struct alq_compute_launch *launch,
     };
     follow_daemon(dev, p.now_ns);
     read_back(c, dev, p.now_ns, ALQ_OPEN_STREAMS, false);
-    wait_for_knowledge(&p);
     uint64_t launches = take_launches(&p, launch->is_joined);
+    wait_for_knowledge(&p);
     p.is_synced = atomic_load_explicit(&dev->synced_ns, RELAXED) == alq_measure_launched(dev);
     look_at_idle(dev, p.now_ns);
     if (p.is_synced)

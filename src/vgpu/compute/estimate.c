@@ -44,6 +44,7 @@ static void restart(struct alq_estimate *entry)
     STORE(&entry->samples, 0u);
     STORE(&entry->spread, 0u);
     STORE(&entry->probing, 0u);
+    STORE(&entry->held, 0u);
     STORE(&entry->moment, 0u);
     STORE(&entry->skipped, 0u);
     STORE(&entry->hints, 0u);
@@ -196,6 +197,7 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
         return;
     if (ns == 0)
         ns = 1;
+    STORE(&entry->held, 0u);
     samples = LOAD(&entry->samples);
     if (LOAD(&entry->age) != LOAD(&table->age)) {
         STORE(&entry->age, LOAD(&table->age));
@@ -232,6 +234,23 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
     STORE(&entry->spread, (uint32_t)spread);
 out:
     __atomic_store_n(&entry->learning, 0, __ATOMIC_RELEASE);
+}
+
+bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,
+                       uint64_t measured_ns, enum alq_moment moment, bool is_contended)
+{
+    uint32_t est = LOAD(&entry->est_ns), held = LOAD(&entry->held);
+    if (LOAD(&entry->samples) == 0)
+        alq_estimate_learn(table, entry,
+                           measured_ns < ALQ_ESTIMATE_HELD_NS ? measured_ns : ALQ_ESTIMATE_HELD_NS,
+                           moment, is_contended);
+    if (held < ALQ_HELD_MIN)
+        STORE(&entry->held, (uint16_t)++held);
+    if (held < ALQ_HELD_MIN)
+        return false;
+    if (est > ALQ_ESTIMATE_HELD_NS)
+        STORE(&entry->est_ns, est / 2 > ALQ_ESTIMATE_HELD_NS ? est / 2 : ALQ_ESTIMATE_HELD_NS);
+    return true;
 }
 
 void alq_estimate_forget(struct alq_estimates *table, const void *handle,

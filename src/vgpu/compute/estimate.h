@@ -23,6 +23,9 @@
 #define ALQ_SAMPLES 16u
 #define ALQ_ESTIMATE_FIRST_NS 20000u /* of a function never timed */
 #define ALQ_ESTIMATE_MAX_NS 4000000000u
+#define ALQ_ESTIMATE_HELD_NS                                                                       \
+    10000000u /* the most that is expected of a launch that waits for others */
+#define ALQ_HELD_MIN 4u
 #define ALQ_HINTS 4u
 #define ALQ_SAMPLE_PERIOD 256u /* launches between two timings, on average */
 
@@ -60,7 +63,8 @@ struct alq_estimate {
     uint32_t age;      /* of the table when the samples were taken, see alq_estimates_doubt */
     uint32_t spread;   /* enum alq_spread of the samples */
     uint32_t learning; /* try-lock of the ring */
-    uint32_t probing;  /* timings of an entry without samples that are on the GPU now */
+    uint16_t probing;  /* timings of an entry without samples that are on the GPU now */
+    uint16_t held;     /* timings in a row that count as held, see alq_estimate_held */
     uint32_t ring[ALQ_SAMPLES];
     uint32_t moment;  /* enum alq_moment of the samples */
     uint16_t ignored; /* timings of lesser moments since the last sample; with `learning` */
@@ -146,6 +150,16 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry);
  */
 void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
                         uint64_t measured_ns, enum alq_moment moment, bool is_contended);
+
+/*
+ * In place of alq_estimate_learn, for a launch that may have been waiting for one that we held
+ * back: how long it took is our doing, and an estimate from it would hold the next for longer
+ * still. The first of a function counts up to ALQ_ESTIMATE_HELD_NS. True: it was so for
+ * ALQ_HELD_MIN launches in a row, so it is no chance; the estimate is halved then, down to
+ * ALQ_ESTIMATE_HELD_NS, and is no bound of what is charged.
+ */
+bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,
+                       uint64_t measured_ns, enum alq_moment moment, bool is_contended);
 
 /* The handle is gone, and the next object at that address is another: all its classes start anew.
  */

@@ -138,12 +138,20 @@ void alq_measure_push(struct alq_compute *c, struct alq_compute_device *dev,
         dev->expect_ns = batch->issued_ns;
     dev->expect_ns += batch->charged_ns;
     *at = *batch;
-    at->expect_ns = dev->expect_ns;
+    at->expect_ns = at->due_ns = dev->expect_ns;
     dev->pushed_ns = alq_measure_launched(dev);
     dev->budget_ns += (int64_t)batch->work_ns;
     if (dev->budget_ns > BUDGET_MAX_NS)
         dev->budget_ns = BUDGET_MAX_NS;
     atomic_fetch_add_explicit(&dev->outstanding_ns, batch->work_ns, memory_order_relaxed);
+}
+
+const struct alq_batch *alq_measure_pending(const struct alq_compute_device *dev, uint16_t event)
+{
+    for (uint32_t i = 0; i < dev->pending_count; i++)
+        if (dev->pending[i].to == event)
+            return &dev->pending[i];
+    return NULL;
 }
 
 /*
@@ -199,6 +207,20 @@ static bool overlaps_other_wait(struct alq_compute *c, const struct alq_compute_
     return false;
 }
 
+/* Did it end right after a launch was let go that we had held back? Then it may have waited for it.
+ */
+static bool is_held(const struct alq_compute_device *dev, const struct alq_batch *batch,
+                    uint64_t end)
+{
+    for (uint32_t i = 0; i < ALQ_LET_GO; i++) {
+        uint64_t at = atomic_load_explicit(&dev->let_go_ns[i], memory_order_relaxed);
+        if (at > batch->issued_ns + ALQ_OWN_WAIT_NS && at <= end &&
+            end - at < (end - batch->issued_ns) / 10)
+            return true;
+    }
+    return false;
+}
+
 static void release(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch)
 {
     alq_measure_drop(c, batch->from);
@@ -247,6 +269,15 @@ static void learn_part(struct alq_compute_device *dev, uint64_t work_ns, uint64_
                           memory_order_relaxed);
 }
 
+/* Credit was given before anybody knew of a debt: whoever comes next pays it at the gate. */
+static void return_credit(struct alq_compute_device *dev, struct alq_compute_share *share,
+                          const struct alq_gate_rate *rate, uint64_t now_ns)
+{
+    int64_t credit = atomic_exchange_explicit(&dev->credit_ns, 0, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&dev->granted_ns, (uint64_t)credit, memory_order_relaxed);
+    alq_gate_settle(share->gate, rate, now_ns, -credit);
+}
+
 static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct alq_batch *batch,
                    uint64_t now_ns)
 {
@@ -269,6 +300,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
              * stream was full after all), nothing is learnt. */
             uint64_t gap = batch->issued_ns - c->measure.events[batch->from].record_ns;
             bool is_clean = gap < MOST_GAP_NS && gap + 500 < span;
+            bool is_our_doing = false;
             if (is_clean && batch->is_after_gap && start < (int64_t)batch->issued_ns) {
                 /* Where the stream was busy after all, the event is the later of the two. */
                 uint64_t idle = batch->issued_ns - (uint64_t)start;
@@ -277,13 +309,16 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
             if (low && work > 2ull * low &&
                 overlaps_other_wait(c, dev, (uint64_t)start, (uint64_t)end))
                 work = 2ull * low;
+            else if (is_held(dev, batch, (uint64_t)end))
+                is_our_doing = alq_estimate_held(&c->estimates, entry, work,
+                                                 (enum alq_moment)batch->moment, is_contended);
             else if (is_clean &&
                      (batch->moment >= __atomic_load_n(&entry->moment, __ATOMIC_RELAXED) ||
                       atomic_load_explicit(&c->stream_count, memory_order_relaxed) == 1))
                 alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment,
                                    is_contended);
-            if (__atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED &&
-                work > alq_estimate_ns(entry))
+            if (!is_our_doing && work > alq_estimate_ns(entry) &&
+                __atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED)
                 work = alq_estimate_ns(entry);
         } else if (batch->is_joining && !batch->is_gapped && batch->entry && batch->launches) {
             alq_estimate_learn(&c->estimates, batch->entry, span / batch->launches, ALQ_MOMENT_BUSY,
@@ -317,6 +352,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
         int64_t wall = alq_gate_settle(share->gate, &rate, now_ns,
                                        (int64_t)actual - (int64_t)batch->charged_ns);
         atomic_fetch_add_explicit(&dev->settled_wall_ns, wall, memory_order_relaxed);
+        if (batch->is_single && actual > batch->charged_ns + ALQ_OWN_WAIT_NS)
+            return_credit(dev, share, &rate, now_ns);
     }
     __atomic_fetch_add(&share->counters->charged_ns, actual, __ATOMIC_RELAXED);
     if (share->slot)

@@ -88,6 +88,7 @@ struct alq_batch {
     uint64_t
         issued_ns; /* clock at the first launch; of a single one, between its two events' records */
     uint64_t expect_ns;         /* not asked for before */
+    uint64_t due_ns;            /* done by then, if the GPU is ours and the estimates are right */
     uint64_t work_ns;           /* sum of the estimates of its launches */
     uint64_t charged_ns;        /* at the gate, for them */
     struct alq_estimate *entry; /* of a single launch; else of the last one */
@@ -103,6 +104,7 @@ struct alq_compute_share {
 };
 
 #define ALQ_COMPUTE_SHARES 4u /* shares of one device in a process that the gate follows */
+#define ALQ_LET_GO 8u         /* waits that are remembered */
 
 struct alq_compute_device {
     bool is_on;
@@ -118,6 +120,9 @@ struct alq_compute_device {
     _Atomic uint64_t outstanding_ns; /* estimated and not read back */
     _Atomic uint64_t waited_from_ns, waited_until_ns; /* the last wait at this gate */
     _Atomic uint32_t waiting;
+    _Atomic uint64_t
+        let_go_ns[ALQ_LET_GO]; /* when launches that had been held back went on; a ring */
+    _Atomic uint32_t let_go;   /* how many did */
     _Atomic int64_t credit_ns; /* charged at the gate and not used by a launch yet */
     _Atomic uint64_t
         granted_ns; /* ever added to credit_ns: less credit_ns, it is what was launched */
@@ -191,6 +196,9 @@ static inline uint64_t alq_measure_part(const struct alq_compute_device *dev, ui
     uint32_t part = atomic_load_explicit(&dev->part, memory_order_relaxed);
     return part ? est_ns * part / ALQ_PART_ONE : est_ns;
 }
+
+/* The batch that ends with the event and is not read back; else NULL. */
+const struct alq_batch *alq_measure_pending(const struct alq_compute_device *dev, uint16_t event);
 
 /* Hands over a batch with its two events (and their references); there is room. */
 void alq_measure_push(struct alq_compute *c, struct alq_compute_device *dev,

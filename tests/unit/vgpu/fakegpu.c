@@ -9,11 +9,14 @@
 #define STACK_BYTES (256 * 1024)
 #define QUEUE 1024 /* of a stream, as a driver's; a launch into a full one waits */
 #define GROUPS 8
+#define SPINS UINT64_MAX /* the end of a kernel that waits for its flag */
 
 struct item {
     struct fake_event *event; /* NULL: a kernel */
     uint64_t duration_ns;
     uint64_t queued_ns;
+    const bool *until; /* spins until it is set, then for its duration; NULL: it does not */
+    bool *sets;        /* at its end */
 };
 
 struct fake_event {
@@ -103,8 +106,9 @@ static void reach_events(struct process *p)
 static void start(struct process *p, struct stream *st)
 {
     int group = p->pub.group;
+    const struct item *it = &st->queue[st->head];
     st->is_running = true;
-    st->end_ns = device_ns + st->queue[st->head].duration_ns;
+    st->end_ns = it->until && !*it->until ? SPINS : device_ns + it->duration_ns;
     if (running[group]++ == 0)
         busy_since[group] = device_ns;
 }
@@ -151,6 +155,18 @@ static void start_kernels(void)
     }
 }
 
+/* A flag was set: who spins for it goes on. */
+static void release_spinners(const bool *flag)
+{
+    for (int i = 0; i < process_count; i++)
+        for (int s = 0; s < FAKE_STREAMS; s++) {
+            struct stream *st = &processes[i]->streams[s];
+            const struct item *it = &st->queue[st->head];
+            if (st->is_running && it->until == flag && st->end_ns == SPINS)
+                st->end_ns = device_ns + it->duration_ns;
+        }
+}
+
 static uint64_t next_end(void)
 {
     uint64_t next = UINT64_MAX;
@@ -166,7 +182,7 @@ static void advance(uint64_t to)
     for (;;) {
         start_kernels();
         uint64_t next = next_end();
-        if (next > to)
+        if (next > to || next == SPINS)
             break;
         device_ns = next;
         for (int i = 0; i < process_count; i++)
@@ -177,7 +193,12 @@ static void advance(uint64_t to)
                 int group = processes[i]->pub.group;
                 st->is_running = false;
                 st->ready_ns = next;
+                bool *sets = st->queue[st->head].sets;
                 pop(st);
+                if (sets) {
+                    *sets = true;
+                    release_spinners(sets);
+                }
                 if (--running[group] == 0)
                     busy_ns[group] += next - busy_since[group];
             }
@@ -523,7 +544,11 @@ void fake_launch_with(const struct alq_compute_launch *launch, int stream, uint6
     p->pub.launches++;
     p->pub.records_at_launch = p->pub.records;
     if (rc == CUDA_SUCCESS && !p->streams[stream].is_capturing)
-        enqueue(stream, (struct item){.duration_ns = duration_ns});
+        enqueue(
+            stream,
+            (struct item){.duration_ns = duration_ns, .until = p->pub.until, .sets = p->pub.sets});
+    p->pub.until = NULL;
+    p->pub.sets = NULL;
     spend(p->pub.launch_cost_ns);
     if (p->pub.compute)
         alq_compute_after(p->pub.compute, launch, &ticket, rc);

@@ -41,6 +41,8 @@ struct fake_process {
     uint64_t max_gap_ns;        /* longest time between two launches */
     uint64_t last_launch_ns;
     CUresult event_error; /* what event calls answer instead of success, from now on */
+    const bool *until;    /* the next kernel spins until it is set, then runs for its duration */
+    bool *sets;           /* the next kernel sets it at its end */
 };
 
 void fake_reset(void);

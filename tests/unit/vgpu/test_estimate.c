@@ -148,7 +148,8 @@ static void learn_among_others_stays_near_the_floor(void **state)
     struct alq_estimate *e = find(0x1000, 0), *two = find(0x2000, 0);
     for (int i = 0; i < 20; i++)
         alq_estimate_learn(table, e, 1000000 + random_below(5000), ALQ_MOMENT_FRESH, false);
-    /* Others come: every timing waits, some of them as long as others did, and for a dozen on end all. */
+    /* Others come: every timing waits, some of them as long as others did, and for a dozen on end
+     * all. */
     for (uint32_t i = 0; i < 200; i++) {
         uint32_t wait = i % 40 < 12 ? 1000000 + i % 4 * 500000 : random_below(3000000);
         alq_estimate_learn(table, e, 1000000 + wait, ALQ_MOMENT_FRESH, true);
@@ -181,6 +182,34 @@ static void learn_change_of_length_is_followed(void **state)
     assert_true(alq_estimate_ns(e) > 0);
 }
 
+static void held_readings_are_not_learnt_and_lower_what_is_expected(void **state)
+{
+    (void)state;
+    struct alq_estimate *fresh = find(0x1000, 0), *e = find(0x2000, 0);
+    assert_false(alq_estimate_held(table, fresh, 90000000, ALQ_MOMENT_FRESH, false));
+    assert_int_equal(alq_estimate_ns(fresh), ALQ_ESTIMATE_HELD_NS);
+    for (int i = 0; i < 16; i++)
+        alq_estimate_learn(table, e, 30000000, ALQ_MOMENT_FRESH, false);
+    /* Chance: others come between. */
+    for (int i = 0; i < 100; i++) {
+        if (i % (int)ALQ_HELD_MIN)
+            assert_false(alq_estimate_held(table, e, 90000000, ALQ_MOMENT_FRESH, false));
+        else
+            alq_estimate_learn(table, e, 30000000, ALQ_MOMENT_FRESH, false);
+        assert_int_equal(alq_estimate_ns(e), 30000000);
+    }
+    alq_estimate_learn(table, e, 30000000, ALQ_MOMENT_FRESH, false);
+    for (int i = 1; i < (int)ALQ_HELD_MIN; i++)
+        alq_estimate_held(table, e, 90000000, ALQ_MOMENT_FRESH, false);
+    assert_true(alq_estimate_held(table, e, 90000000, ALQ_MOMENT_FRESH, false));
+    assert_int_equal(alq_estimate_ns(e), 15000000);
+    assert_true(alq_estimate_held(table, e, 90000000, ALQ_MOMENT_FRESH, false));
+    assert_true(alq_estimate_held(table, e, 90000000, ALQ_MOMENT_FRESH, false));
+    assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_HELD_NS);
+    alq_estimate_learn(table, e, 30000000, ALQ_MOMENT_FRESH, false);
+    assert_int_equal(alq_estimate_ns(e), 30000000);
+}
+
 static void doubt_all_entries_are_due_once_more(void **state)
 {
     (void)state;
@@ -210,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup(learn_differing_work_gives_the_mean, setup),
         cmocka_unit_test_setup(learn_among_others_stays_near_the_floor, setup),
         cmocka_unit_test_setup(learn_change_of_length_is_followed, setup),
+        cmocka_unit_test_setup(held_readings_are_not_learnt_and_lower_what_is_expected, setup),
         cmocka_unit_test_setup(doubt_all_entries_are_due_once_more, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,16 +5,15 @@
  * itself; it holds up nothing. One hiccup changes nothing for the caller: the last reading stands
  * until the failures repeat. A child that hangs on one GPU is replaced by one that lets that GPU
  * be. While a GPU asks for a reset the child does not stay between the readings, for nvidia-smi
- * resets no GPU that somebody holds. Loop thread only.
+ * resets no GPU that somebody holds. Some 700 lines, for all of them are steps of one small state.
+ * Loop thread only.
  */
 #define ALQ_LOG_MODULE "nvml"
 #include "daemon/nvml/reader.h"
 
 #include <errno.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +28,11 @@
 #include "daemon/monitor/metrics.h"
 #include "daemon/nvml/program.h"
 #include "daemon/nvml/protocol.h"
+#include "daemon/nvml/spawn.h"
 
 #define FAILURES_TOLERATED 2 /* in a row, before the last reading is given up */
 #define STOP_MS 1000         /* how long alq_nvml_stop waits for killed children */
 #define STUCK_MAX 4          /* children that do not die; no more are started then */
-
-extern char **environ;
 
 struct alq_nvml {
     struct event_base *base;
@@ -75,6 +73,7 @@ struct alq_nvml {
 };
 
 static void start_child(struct alq_nvml *n);
+static void arm_next(struct alq_nvml *n);
 
 static void arm(struct alq_nvml *n, long ms)
 {
@@ -82,10 +81,14 @@ static void arm(struct alq_nvml *n, long ms)
     evtimer_add(n->timer, &tv);
 }
 
+/* What was wanted has come, or (NULL) does not. The caller may want more at once: what others wait
+ * for goes out before. */
 static void end_sample(struct alq_nvml *n, struct alq_sample *sample)
 {
     alq_nvml_sample_cb cb = n->sample_cb;
     n->sample_cb = NULL;
+    if (sample)
+        arm_next(n);
     if (cb)
         cb(n->sample_arg, sample);
 }
@@ -94,6 +97,8 @@ static void end_use(struct alq_nvml *n, struct alq_use *use)
 {
     alq_nvml_use_cb cb = n->use_cb;
     n->use_cb = NULL;
+    if (use)
+        arm_next(n);
     if (cb)
         cb(n->use_arg, use);
 }
@@ -286,6 +291,12 @@ static void child_failed(struct alq_nvml *n, int code, const char *what)
     retry_later(n);
 }
 
+static void child_misspoke(struct alq_nvml *n, const char *why)
+{
+    alq_warn(NULL, "%s", why);
+    child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+}
+
 static void request(struct alq_nvml *n, enum alq_nvml_request what)
 {
     const char byte = (char)what;
@@ -297,8 +308,9 @@ static void request(struct alq_nvml *n, enum alq_nvml_request what)
     if (what == ALQ_NVML_ASK_READING || what == ALQ_NVML_ASK_EVENTS)
         n->look_ms = alq_now_ms();
     arm(n, n->replies ? n->timing.reply_ms : n->timing.first_reply_ms);
+    /* One that does not listen any more has failed, but who asks hears of it later only. */
     if (write(n->request_fd, &byte, 1) != 1)
-        child_failed(n, ALQ_EIO, "ended");
+        kill(n->pid, SIGKILL);
 }
 
 /* Until events or a reading are due, however much else is asked for meanwhile; 0: they are. */
@@ -407,8 +419,7 @@ static void handle_reading(struct alq_nvml *n, const char *line, size_t len)
     struct alq_nvml_reading *reading = calloc(1, sizeof(*reading));
     int status;
     if (!reading || alq_nvml_decode(line, len, reading, &err)) {
-        alq_warn(NULL, "%s", reading ? err.text : "out of memory");
-        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+        child_misspoke(n, reading ? err.text : "out of memory");
     } else if (reading->is_restart_wanted || reading->code) {
         child_ends(n, reading);
     } else {
@@ -434,8 +445,7 @@ static void handle_events(struct alq_nvml *n, const char *line, size_t len)
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_nvml_events *events = calloc(1, sizeof(*events));
     if (!events || alq_nvml_decode_events(line, len, events, &err)) {
-        alq_warn(NULL, "%s", events ? err.text : "out of memory");
-        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+        child_misspoke(n, events ? err.text : "out of memory");
     } else {
         n->replies++;
         n->is_waiting = 0;
@@ -453,15 +463,10 @@ static void handle_sample(struct alq_nvml *n, const char *line, size_t len)
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_sample sample;
     if (alq_sample_decode(line, len, &sample, &err)) {
-        alq_warn(NULL, "%s", err.text);
-        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+        child_misspoke(n, err.text);
     } else {
-        alq_nvml_sample_cb cb = n->sample_cb;
         n->is_waiting = 0;
-        n->sample_cb = NULL;
-        arm_next(n);
-        if (cb)
-            cb(n->sample_arg, &sample);
+        end_sample(n, &sample);
     }
     alq_sample_clear(&sample);
 }
@@ -482,15 +487,10 @@ static void handle_use(struct alq_nvml *n, const char *line, size_t len)
     struct alq_err err = ALQ_ERR_INIT;
     struct alq_use use;
     if (alq_use_decode(line, len, &use, &err)) {
-        alq_warn(NULL, "%s", err.text);
-        child_failed(n, ALQ_EPROTO, "sent what cannot be read");
+        child_misspoke(n, err.text);
     } else {
-        alq_nvml_use_cb cb = n->use_cb;
         n->is_waiting = 0;
-        n->use_cb = NULL;
-        arm_next(n);
-        if (cb)
-            cb(n->use_arg, &use);
+        end_use(n, &use);
     }
     alq_use_clear(&use);
 }
@@ -557,41 +557,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
         child_failed(n, ALQ_EPROTO, "sent too long a line");
 }
 
-static int spawn(struct alq_nvml *n, int request_end, int reply_end)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_adddup2(&actions, request_end, 0);
-    posix_spawn_file_actions_adddup2(&actions, 2, 1);
-    posix_spawn_file_actions_adddup2(&actions, reply_end, 3);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int rc = posix_spawn(&n->pid, n->program, &actions, &attributes, n->argv, environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    if (rc)
-        n->pid = 0;
-    return rc;
-}
-
-/* A descriptor above those that the child gets, so that dup2 never meets itself (it would keep
- * close-on-exec). */
-static int raise_fd(int fd)
-{
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 10);
-    close(fd);
-    return high;
-}
-
 static void start_child(struct alq_nvml *n)
 {
-    int ask[2] = {-1, -1}, answer[2] = {-1, -1};
     if (!free_stuck(n)) {
         tell_absent(
             n, ALQ_EBUSY,
@@ -599,50 +566,35 @@ static void start_child(struct alq_nvml *n)
         retry_later(n);
         return;
     }
-    int rc = pipe2(ask, O_CLOEXEC) ? errno : 0;
-    if (!rc && pipe2(answer, O_CLOEXEC))
-        rc = errno;
-    if (!rc) {
-        ask[0] = raise_fd(ask[0]);
-        answer[1] = raise_fd(answer[1]);
-        fcntl(answer[0], F_SETFL, O_NONBLOCK);
-        fcntl(ask[1], F_SETFL, O_NONBLOCK);
-        rc = ask[0] < 0 || answer[1] < 0 ? EMFILE : spawn(n, ask[0], answer[1]);
-    }
-    if (ask[0] >= 0)
-        close(ask[0]);
-    if (answer[1] >= 0)
-        close(answer[1]);
-    n->readable = rc ? NULL : event_new(n->base, answer[0], EV_READ | EV_PERSIST, on_readable, n);
-    if (rc || !n->readable) {
+    struct alq_nvml_child child;
+    int rc = alq_nvml_spawn(n->program, n->argv, &child);
+    n->readable =
+        rc ? NULL : event_new(n->base, child.reply_fd, EV_READ | EV_PERSIST, on_readable, n);
+    if (!n->readable) {
         char reason[ALQ_NVML_REASON_BYTES];
-        if (n->pid) {
-            kill(n->pid, SIGKILL);
-            *free_stuck(n) = n->pid;
-            n->pid = 0;
+        if (!rc) {
+            kill(child.pid, SIGKILL);
+            *free_stuck(n) = child.pid;
+            close(child.request_fd);
+            close(child.reply_fd);
         }
-        if (ask[1] >= 0)
-            close(ask[1]);
-        if (answer[0] >= 0)
-            close(answer[0]);
         snprintf(reason, sizeof(reason), "NVML reader %.160s cannot be started: %s", n->program,
                  strerror(rc ? rc : ENOMEM));
         tell_absent(n, ALQ_EIO, reason);
         retry_later(n);
         return;
     }
-    n->request_fd = ask[1];
-    n->reply_fd = answer[0];
+    n->pid = child.pid;
+    n->request_fd = child.request_fd;
+    n->reply_fd = child.reply_fd;
     n->replies = 0;
     n->line_len = 0;
     event_add(n->readable, NULL);
     alq_metric_add(ALQ_METRIC_NVML_READERS, 1, NULL, NULL);
     for (size_t i = 0; i < ALQ_NVML_GPUS_MAX; i++) {
         const char skip[2] = {ALQ_NVML_SKIP, (char)i};
-        if (n->skips[i].until_ms && write(n->request_fd, skip, 2) != 2) {
-            child_failed(n, ALQ_EIO, "ended");
-            return;
-        }
+        if (n->skips[i].until_ms && write(n->request_fd, skip, 2) != 2)
+            kill(n->pid, SIGKILL);
     }
     request(n, ALQ_NVML_ASK_READING);
 }

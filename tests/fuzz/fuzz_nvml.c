@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NVML child may say, read by its parent: readings, events, progress and samples; what is
- * taken is encoded and read back to the same. */
+/* What the NVML child may say, read by its parent: readings, events, progress, samples and the
+ * use; what is taken is encoded and read back to the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "daemon/nvml/protocol.h"
 #include "daemon/nvml/sample.h"
+#include "daemon/nvml/use.h"
 #include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -47,6 +48,19 @@ static void samples(const char *line, size_t len)
     alq_sample_clear(&sample);
 }
 
+static void uses(const char *line, size_t len)
+{
+    struct alq_use use, again;
+    if (!alq_use_decode(line, len, &use, NULL)) {
+        alq_auto_free char *text = alq_use_encode(&use);
+        REQUIRE(text && !alq_use_decode(text, strlen(text), &again, NULL));
+        alq_auto_free char *twice = alq_use_encode(&again);
+        REQUIRE(!strcmp(text, twice));
+        alq_use_clear(&again);
+    }
+    alq_use_clear(&use);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     alq_auto_free char *line = malloc(size + 1);
@@ -55,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     readings(line, size);
     events(line, size);
     samples(line, size);
+    uses(line, size);
     REQUIRE(alq_nvml_decode_progress(line, size) < (int)ALQ_NVML_GPUS_MAX);
     return 0;
 }

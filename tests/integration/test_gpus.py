@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's NVML reader on the simulated driver: absent at start, crashing, GPUs lost and back, driver replaced."""
+"""The daemon's NVML reader on the simulated driver: absent at start, crashing, GPUs lost and back, driver replaced; what it
+says that processes use."""
 
 import json
 import os
@@ -16,8 +17,8 @@ import warnings
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from test_publisher import BUILD, NODE, Server, wait_for  # noqa: E402
 
-ALIQUOTD = BUILD / "src/daemon/aliquotd"
-SIMGPUD, SIMCTL = BUILD / "sim/simgpud", BUILD / "sim/simctl"
+ALIQUOTD, READER = BUILD / "src/daemon/aliquotd", BUILD / "src/daemon/aliquotd-nvml"
+SIMGPUD, SIMCTL, CLIENT = BUILD / "sim/simgpud", BUILD / "sim/simctl", BUILD / "sim/sim-client"
 GPUS = {"devices": [{"name": "NVIDIA H100 80GB HBM3", "memory": "80Gi", "sms": 132, "minor": i,
                      "pci": f"0000:{0x65 + i:02x}:00.0", "profile": "550"} for i in range(2)]}
 
@@ -131,6 +132,46 @@ class Gpus(unittest.TestCase):
         self.wait_for_devices(timeout=30)
         self.start_simulator()
         self.wait_for_devices("hami-gpu-0", "hami-gpu-1", timeout=30)
+
+    def test_the_reader_tells_how_much_of_the_time_each_process_uses(self):
+        self.install_driver()
+        env = dict(os.environ, SIMGPU_SOCKET=self.path("sim/simgpud.sock"),
+                   LD_LIBRARY_PATH=str(next(pathlib.Path(self.path("root")).glob("usr/lib/*-linux-gnu"))))
+        spinners = [subprocess.Popen([CLIENT, "spin", "60", "900"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) for _ in range(2)]
+        for process in spinners:
+            self.addCleanup(process.stdin.close)
+            self.addCleanup(self.end, process, signal.SIGKILL)
+            process.stdout.readline()
+        reader = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 3>&1', READER, self.path("root"), "/dev"],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.addCleanup(self.end, reader, signal.SIGKILL)
+        self.addCleanup(reader.stdin.close)
+
+        def ask(byte):
+            """The indices that are gone to, and the answer."""
+            reader.stdin.write(byte)
+            reader.stdin.flush()
+            gone_to = []
+            while (line := reader.stdout.readline()).startswith("@"):
+                gone_to.append(line.strip())
+            return gone_to, json.loads(line)
+
+        uuids = [g["uuid"] for g in ask("r")[1]["gpus"]]
+        gone_to, use = ask("u")
+        self.assertEqual(gone_to, ["@0", "@1"])
+        self.assertEqual(use, {"gpus": [{"uuid": u, "window": 0, "age": 0, "processes": []} for u in uuids]})
+
+        def seen():
+            """The GPU with both at work; what is nothing in between says so."""
+            busy, idle = ask("u")[1]["gpus"]
+            self.assertEqual((idle["window"], idle["processes"]), (0, []))
+            self.assertEqual(busy["window"] > 0, bool(busy["processes"]))
+            return busy if len(busy["processes"]) == 2 else time.sleep(0.05)
+
+        busy = wait_for("both processes", seen)
+        self.assertEqual([pid for pid, _ in busy["processes"]], sorted(p.pid for p in spinners))
+        self.assertLessEqual(sum(pct for _, pct in busy["processes"]), 102)  # each is rounded
+        self.assertLess(busy["age"], 2e9)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,26 @@ static void only_keys_names_the_unknown_one(void **state)
     assert_int_equal(alq_json_only_keys(NULL, keys, "memory", &err), ALQ_EINVAL);
 }
 
+static void int_out_of_bounds_or_of_another_type_is_named(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"-3", "8", "1.0", "\"1\"", "null", "true", "[1]"};
+    struct alq_err err = ALQ_ERR_INIT;
+    json_int_t number = 77;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        alq_auto_json json_t *v = parsed(bad[i]);
+        assert_int_equal(alq_json_int(v, "a pid", -2, 7, &number, &err), ALQ_EPROTO);
+        assert_string_equal(err.text, "a pid is missing or out of range");
+        assert_int_equal(number, 77);
+    }
+    assert_int_equal(alq_json_int(NULL, "a pid", -2, 7, &number, &err), ALQ_EPROTO);
+    for (json_int_t edge = -2; edge <= 7; edge += 9) {
+        alq_auto_json json_t *v = json_integer(edge);
+        assert_int_equal(alq_json_int(v, "a pid", -2, 7, &number, NULL), 0);
+        assert_int_equal(number, edge);
+    }
+}
+
 static void dump_is_compact_and_sorted(void **state)
 {
     (void)state;
@@ -153,6 +173,7 @@ int main(void)
         cmocka_unit_test(str_of_a_string_is_its_text_else_null),
         cmocka_unit_test(need_says_missing_or_wrong_type),
         cmocka_unit_test(only_keys_names_the_unknown_one),
+        cmocka_unit_test(int_out_of_bounds_or_of_another_type_is_named),
         cmocka_unit_test(dump_is_compact_and_sorted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,7 +253,7 @@ struct parent {
     struct alq_gpu last;
     size_t left_out[CALLS_MAX];
     size_t hanging; /* in the last reading */
-    unsigned event_count, samples;
+    unsigned event_count, samples, uses;
     void (*read)(void *arg, const struct alq_nvml_reading *reading); /* on_read unless set */
     struct alq_gpu_event events[CALLS_MAX];
 };
@@ -494,11 +494,21 @@ static void ask_again(void *arg, struct alq_sample *sample)
         alq_nvml_sample(p->nvml, ask_again, p);
 }
 
+static void ask_for_use_again(void *arg, struct alq_use *use)
+{
+    struct parent *p = arg;
+    if (use)
+        p->uses++;
+    if (p->nvml)
+        alq_nvml_use(p->nvml, ask_for_use_again, p);
+}
+
 static void begin_sampling(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
     ask_again(arg, NULL);
+    ask_for_use_again(arg, NULL);
 }
 
 static void on_read_then_sample(void *arg, const struct alq_nvml_reading *reading)
@@ -509,24 +519,26 @@ static void on_read_then_sample(void *arg, const struct alq_nvml_reading *readin
         event_base_once(p->base, -1, EV_TIMEOUT, begin_sampling, p, NULL);
 }
 
-static void parent_asked_for_samples_without_end_asks_for_events(void **state)
+static void parent_asked_for_samples_and_use_without_end_asks_for_events(void **state)
 {
     struct parent *p = *state;
     struct alq_nvml_timing timing = quick;
     const struct alq_sample none = {0};
+    const struct alq_use no_use = {0};
     timing.events_ms = 200;
     timing.poll_ms = 60000;
     p->read = on_read_then_sample;
     put(p, "sample", alq_sample_encode(&none));
+    put(p, "use", alq_use_encode(&no_use));
     put(p, "events",
         strdup("{\"readingDue\":true,\"events\":[{\"uuid\":\"GPU-0\",\"kind\":0,"
                "\"code\":79}]}"));
     run(p,
         "answer=one; while byte=" BYTE "; do case $byte in 114) cat $1/$answer;; 115) cat "
-        "$1/sample;; 101) answer=two; cat $1/events;; esac >&3; done",
+        "$1/sample;; 117) cat $1/use;; 101) answer=two; cat $1/events;; esac >&3; done",
         2, &timing);
     assert_int_equal(p->event_count, 1);
-    assert_true(p->samples > 0);
+    assert_true(p->samples > 0 && p->uses > 0);
 }
 
 static void parent_does_not_hold_a_gpu_that_waits_for_a_reset(void **state)
@@ -637,7 +649,7 @@ int main(void)
         ROW(parent_lets_a_gpu_be_that_nvml_hangs_on),
         ROW(parent_looks_again_at_a_gpu_that_hung),
         ROW(parent_hands_events_over_and_reads_at_once),
-        ROW(parent_asked_for_samples_without_end_asks_for_events),
+        ROW(parent_asked_for_samples_and_use_without_end_asks_for_events),
         ROW(parent_does_not_hold_a_gpu_that_waits_for_a_reset),
         ROW(parent_takes_no_nonsense),
         ROW(parent_without_a_program_says_so_and_retries),

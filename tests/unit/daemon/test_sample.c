@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples of NVML: the line between child and parent, and how the parent asks for one. The child is
- * a shell script.
+ * Samples of NVML: the line between child and parent, and how the parent asks for one, and for the
+ * use beside it. The child is a shell script.
  */
 #include <event2/event.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -107,8 +109,10 @@ struct parent {
     struct event_base *base;
     struct alq_nvml *nvml;
     unsigned samples, absent;
+    unsigned uses, uses_absent;
     int64_t begun_ns;
-    int refused; /* of a second request while one is out */
+    int refused;         /* of a second request while one is out */
+    struct event *waits; /* for the child to have been asked for events */
 };
 
 static void on_sample(void *arg, struct alq_sample *sample)
@@ -136,25 +140,80 @@ static void on_read(void *arg, const struct alq_nvml_reading *reading)
     p->refused = alq_nvml_sample(p->nvml, on_sample, p);
 }
 
-/* One byte of request at a time decides what the child says: $1/r or $1/s. */
+/* Both wanted, none again; the loop ends when both are told. */
+static void is_told(struct parent *p)
+{
+    /* Of a child that is gone nothing is to be had. */
+    if (p->absent || p->uses_absent)
+        assert_int_equal(alq_nvml_use(p->nvml, NULL, NULL), -1);
+    if (p->samples + p->absent && p->uses + p->uses_absent)
+        event_base_loopbreak(p->base);
+}
+
+static void on_one_sample(void *arg, struct alq_sample *sample)
+{
+    struct parent *p = arg;
+    *(sample ? &p->samples : &p->absent) += 1;
+    is_told(p);
+}
+
+static void on_one_use(void *arg, struct alq_use *use)
+{
+    struct parent *p = arg;
+    *(use ? &p->uses : &p->uses_absent) += 1;
+    if (use)
+        assert_int_equal(alq_use_find(use, "GPU-a")->processes[0].sm_pct, 80);
+    is_told(p);
+}
+
+static void want_both(struct parent *p)
+{
+    assert_int_equal(alq_nvml_use(p->nvml, on_one_use, p), 0);
+    assert_int_equal(alq_nvml_sample(p->nvml, on_one_sample, p), 0);
+    assert_int_equal(alq_nvml_use(p->nvml, on_one_use, p), -1);
+    assert_int_equal(alq_nvml_sample(p->nvml, on_one_sample, p), -1);
+    assert_int_equal(p->samples + p->absent + p->uses + p->uses_absent, 0); /* not at once */
+}
+
+static void on_read_want_both(void *arg, const struct alq_nvml_reading *reading)
+{
+    if (!reading->code)
+        want_both(arg);
+}
+
+static void on_read_want_both_and_end(void *arg, const struct alq_nvml_reading *reading)
+{
+    struct parent *p = arg;
+    on_read_want_both(p, reading);
+    event_base_loopbreak(p->base);
+}
+
+/* One byte of request at a time decides what the child says: $1/r, $1/s or $1/u. */
 #define CHILD "while c=$(dd bs=1 count=1 2>/dev/null) && [ -n \"$c\" ]; do "
 
-static void run(struct parent *p, const char *script)
+static void run_with(struct parent *p, const char *script, long events_ms,
+                     void (*read)(void *arg, const struct alq_nvml_reading *reading))
 {
-    static const struct alq_nvml_timing quick = {.first_reply_ms = 10000,
-                                                 .reply_ms = 10000,
-                                                 .poll_ms = 60000,
-                                                 .retry_min_ms = 5,
-                                                 .retry_max_ms = 20};
+    const struct alq_nvml_timing quick = {.first_reply_ms = 10000,
+                                          .reply_ms = 10000,
+                                          .poll_ms = 60000,
+                                          .events_ms = events_ms,
+                                          .retry_min_ms = 5,
+                                          .retry_max_ms = 20};
     char shell[] = "/bin/sh", option[] = "-c", zero[] = "child";
     alq_auto_free char *text = strdup(script);
     char *const argv[] = {shell, option, text, zero, p->dir, NULL};
-    const struct alq_nvml_calls calls = {.read = on_read, .arg = p};
+    const struct alq_nvml_calls calls = {.read = read, .arg = p};
     p->nvml = alq_nvml_start_with(p->base, argv[0], argv, &quick, &calls, NULL);
     assert_non_null(p->nvml);
     event_base_loopexit(p->base, &(struct timeval){.tv_sec = 20});
     event_base_dispatch(p->base);
     alq_nvml_stop(p->nvml);
+}
+
+static void run(struct parent *p, const char *script)
+{
+    run_with(p, script, 0, on_read);
 }
 
 static void put(const struct parent *p, const char *name, const char *line)
@@ -174,9 +233,12 @@ static int setup(void **state)
     alq_auto_free char *reading = alq_nvml_encode(none);
     put(p, "r", reading);
     put(p, "s", "{\"begun\":5,\"gpus\":[]}");
+    put(p, "u", "{\"gpus\":[{\"uuid\":\"GPU-a\",\"window\":9,\"age\":1,\"processes\":[[7,80]]}]}");
+    put(p, "e", "{\"readingDue\":false,\"events\":[]}");
     put(p, "bad", "{\"begun\":5}");
     free(none);
     alq_log_init(ALQ_LOG_ERROR, ALQ_LOG_TEXT, 2);
+    signal(SIGPIPE, SIG_IGN); /* as the daemon does */
     *state = p;
     return 0;
 }
@@ -212,6 +274,76 @@ static void sample_of_child_that_dies_or_lies_is_absent(void **state)
     }
 }
 
+static void use_and_sample_wanted_at_once_come_both(void **state)
+{
+    struct parent *p = *state;
+    run_with(p, CHILD "cat $1/$c >&3; done", 0, on_read_want_both);
+    assert_int_equal(p->samples, 1);
+    assert_int_equal(p->uses, 1);
+    assert_int_equal(p->absent + p->uses_absent, 0);
+}
+
+static void want_when_events_are_out(evutil_socket_t fd, short what, void *arg)
+{
+    struct parent *p = arg;
+    alq_auto_free char *asked = alq_str_printf("%s/asked", p->dir);
+    (void)fd;
+    (void)what;
+    if (access(asked, F_OK))
+        return;
+    event_del(p->waits);
+    want_both(p);
+    put(p, "go", "");
+}
+
+static void on_read_wait_for_events(void *arg, const struct alq_nvml_reading *reading)
+{
+    struct parent *p = arg;
+    assert_int_equal(reading->code, 0);
+    event_add(p->waits, &(struct timeval){.tv_usec = 5000});
+}
+
+static void sample_goes_before_a_use_that_was_wanted_earlier(void **state)
+{
+    struct parent *p = *state;
+    alq_auto_free char *path = alq_str_printf("%s/order", p->dir), *order = NULL;
+    size_t len = 0;
+    p->waits = event_new(p->base, -1, EV_PERSIST, want_when_events_are_out, p);
+    run_with(p,
+             CHILD "if [ $c = e ]; then touch $1/asked; until [ -e $1/go ]; do sleep 0.01; done; "
+                   "else printf $c >>$1/order; fi; cat $1/$c >&3; done",
+             200, on_read_wait_for_events);
+    event_free(p->waits);
+    assert_int_equal(alq_file_read(path, 16, &order, &len, NULL), 0);
+    assert_string_equal(order, "rsu");
+}
+
+static void use_and_sample_of_child_that_fails_are_absent_once(void **state)
+{
+    static const char *const scripts[] = {
+        CHILD "[ $c = r ] || exit; cat $1/r >&3; done",
+        CHILD "[ $c = u ] && cat $1/bad >&3 || cat $1/$c >&3; done",
+        /* It does not even listen any more. */
+        "dd bs=1 count=1 >/dev/null 2>&1; exec <&-; cat $1/r >&3; exec sleep 60",
+    };
+    struct parent *p = *state;
+    for (unsigned i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+        p->absent = p->uses_absent = 0;
+        run_with(p, scripts[i], 0, on_read_want_both);
+        assert_int_equal(p->absent, 1);
+        assert_int_equal(p->uses_absent, 1);
+        assert_int_equal(p->samples + p->uses, 0);
+    }
+}
+
+static void use_and_sample_are_not_told_by_stop(void **state)
+{
+    struct parent *p = *state;
+    run_with(p, CHILD "[ $c = r ] || exec sleep 60; cat $1/r >&3; done", 0,
+             on_read_want_both_and_end);
+    assert_int_equal(p->samples + p->absent + p->uses + p->uses_absent, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +354,12 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(sample_of_child_that_dies_or_lies_is_absent, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(use_and_sample_wanted_at_once_come_both, setup, teardown),
+        cmocka_unit_test_setup_teardown(sample_goes_before_a_use_that_was_wanted_earlier, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(use_and_sample_of_child_that_fails_are_absent_once, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(use_and_sample_are_not_told_by_stop, setup, teardown),
     };
     return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
 }

@@ -185,7 +185,9 @@ struct alq_gate {
                            process */
     uint32_t reserved0;
     uint64_t time_credit_ns; /* of the control file's, what tat_ns holds; CAS by any process */
-    uint8_t reserved1[96];
+    uint64_t settled_ns; /* sum of what tat_ns was moved by after the fact, wrapping; added to by any
+                            process */
+    uint8_t reserved1[88];
 };
 static_assert(sizeof(struct alq_gate) == 128, "gate");
 

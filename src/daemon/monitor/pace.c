@@ -82,7 +82,7 @@ void alq_pace(struct alq_pace *p, const struct alq_pace_window *w, struct alq_pa
     p->end_charged_ns = end;
     if (!p->ppm)
         p->ppm = ALQ_TIME_CORRECTION_ONE;
-    if (w->nvml_ns)
+    if (w->nvml_ns || !charged_ns)
         p->shown_ns = w->now_ns;
     *out = (struct alq_pace_order){.ppm = p->ppm,
                                    .is_contended = p->others_ns > p->wall_ns / 100 * COMPANY_PCT};
@@ -94,7 +94,7 @@ void alq_pace(struct alq_pace *p, const struct alq_pace_window *w, struct alq_pa
     p->charged_ns = fade(p->charged_ns, w->wall_ns) + charged_ns;
     p->error_ns +=
         (int64_t)((double)charged_ns * p->ppm / ALQ_TIME_CORRECTION_ONE) - (int64_t)w->nvml_ns;
-    if (p->others_ns <= p->wall_ns / 100 * COMPANY_PCT || !p->shown_ns ||
+    if (p->others_ns <= p->wall_ns / 100 * COMPANY_PCT ||
         w->now_ns - p->shown_ns > ALQ_PACE_UNSHOWN_NS) {
         stay_alone(p, out);
         return;

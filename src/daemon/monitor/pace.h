@@ -23,7 +23,7 @@ struct alq_pace {
     uint64_t read_charged_ns, end_charged_ns;         /* then, and at the end of the last window */
     uint64_t wall_ns, nvml_ns, others_ns, charged_ns; /* sums, fading over seconds */
     int64_t error_ns; /* charged too much, with the corrections so far; GPU time */
-    int64_t shown_ns; /* when NVML last showed the share; 0: never */
+    int64_t shown_ns; /* when NVML last showed the share, or nothing was charged */
     uint32_t ppm;     /* in force; 0: none was ever */
 };
 
@@ -47,16 +47,16 @@ struct alq_pace_order {
 };
 
 /*
- * A share that is alone is not corrected. Nor is one that NVML has not shown for
- * ALQ_PACE_UNSHOWN_NS: NVML may not be able to, as of clients of MPS. A window in which NVML shows
- * nothing of a share, while the others do not explain what was charged, is left out: the share is
- * missing there.
+ * A share that is alone is not corrected. Nor is one that was charged for ALQ_PACE_UNSHOWN_NS while
+ * NVML showed nothing of it: it may not be able to, as of clients of MPS. A window in which NVML
+ * shows nothing of a share, while the others do not explain what was charged, is left out: the
+ * share is missing there.
  */
 void alq_pace(struct alq_pace *pace, const struct alq_pace_window *window,
               struct alq_pace_order *out);
 
 #define ALQ_PACE_MEMORY_NS 2000000000u
-#define ALQ_PACE_UNSHOWN_NS 10000000000
+#define ALQ_PACE_UNSHOWN_NS 3000000000
 #define ALQ_PACE_MIN_PPM 50000u
 #define ALQ_PACE_STEP_PPM 10000u /* differences below it are not followed */
 

@@ -159,19 +159,23 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
     return now;
 }
 
+static uint64_t settled_ns(const struct alq_compute_share *share)
+{
+    return __atomic_load_n(&share->gate->settled_ns, __ATOMIC_RELAXED);
+}
+
 /*
- * Waits for the turn that was reserved at `at` for need_ns, under limits that may change and
- * charges that are corrected meanwhile: this process's move the turn by as much, and where those of
- * others have brought the end of the queue before it, it becomes the last one there, so that nobody
- * who comes now is sooner.
+ * Waits for the turn that was reserved at `at`, under limits that may change and charges that are
+ * corrected meanwhile: what moves the end of the queue moves everybody in it by as much, so all
+ * keep their order and their distances.
  */
 static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *dev,
                               struct alq_compute_share *share, struct alq_gate_rate rate,
-                              uint64_t at, uint64_t need_ns, uint32_t jitter_ns, uint64_t now)
+                              uint64_t at, uint64_t now)
 {
     uint64_t from = now;
     const uint32_t *word = &share->control->wake;
-    int64_t settled = atomic_load_explicit(&dev->settled_wall_ns, RELAXED);
+    uint64_t settled = settled_ns(share);
     if (atomic_fetch_add_explicit(&dev->waiting, 1, RELAXED) == 0)
         atomic_store_explicit(&dev->waited_from_ns, now, RELAXED);
     for (;;) {
@@ -186,14 +190,10 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
                 at = now + (at - now) * rate.limit_pct / fresh.limit_pct;
             rate = fresh;
         }
-        int64_t settled_now = atomic_load_explicit(&dev->settled_wall_ns, RELAXED);
-        at += (uint64_t)(settled_now - settled);
-        settled = settled_now;
         follow_daemon(dev, now);
-        uint64_t own = alq_gate_wall_ns(&rate, need_ns);
-        uint64_t end = alq_gate_peek(share->gate, now) + jitter_ns;
-        if (at > now && at + own > end)
-            at = end > now + own ? end - own : now;
+        uint64_t settled_now = settled_ns(share);
+        at += settled_now - settled;
+        settled = settled_now;
         if (at <= now || at - now > 2 * ALQ_GATE_AHEAD_MAX_NS)
             break;
         if (at - now > ALQ_SPIN_NS) {
@@ -238,7 +238,7 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     uint64_t at = alq_gate_reserve(share->gate, &best_rate, *now, need_ns);
     atomic_store_explicit(&dev->is_throttled, at > *now, RELAXED);
     if (at > *now)
-        *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, need_ns, jitter_ns, *now);
+        *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, *now);
     return best;
 }
 

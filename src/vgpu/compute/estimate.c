@@ -109,8 +109,9 @@ void alq_estimate_take(struct alq_estimates *table, struct alq_estimate *entry)
     uint32_t r = alq_estimates_random(table);
     /* A random distance, so that a program that repeats a pattern of launches is seen at every
      * phase of it; shorter where a mean has to be learnt and not one length. */
-    uint32_t period =
-        LOAD(&entry->spread) == ALQ_SPREAD_WIDE ? ALQ_SAMPLE_PERIOD / 8 : ALQ_SAMPLE_PERIOD;
+    uint32_t period = LOAD(&entry->spread) == ALQ_SPREAD_WIDE || LOAD(&entry->samples) < ALQ_SAMPLES
+                          ? ALQ_SAMPLE_PERIOD / 8
+                          : ALQ_SAMPLE_PERIOD;
     STORE(&entry->left, LOAD(&entry->samples) + 1 < FIRST_SIGHTS ? 0 : period / 2 + r % period);
     STORE(&entry->hints, 0u);
     STORE(&entry->skipped, 0u);

@@ -102,13 +102,13 @@ uint64_t alq_gate_reserve(struct alq_gate *gate, const struct alq_gate_rate *rat
     }
 }
 
-int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
-                        int64_t gpu_ns)
+void alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                     int64_t gpu_ns)
 {
     bool is_refund = gpu_ns < 0;
     uint64_t wall = alq_gate_wall_ns(rate, is_refund ? (uint64_t)-gpu_ns : (uint64_t)gpu_ns);
     if (wall == 0)
-        return 0;
+        return;
     uint64_t tat = LOAD(&gate->tat_ns);
     for (;;) {
         uint64_t at = believed(tat, now_ns);
@@ -122,8 +122,10 @@ int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate,
             if (next > now_ns + ALQ_GATE_AHEAD_MAX_NS)
                 next = now_ns + ALQ_GATE_AHEAD_MAX_NS;
         }
-        if (swap_u64(&gate->tat_ns, &tat, next))
-            return is_refund ? -(int64_t)wall : (int64_t)wall;
+        if (swap_u64(&gate->tat_ns, &tat, next)) {
+            __atomic_fetch_add(&gate->settled_ns, next - at, __ATOMIC_RELAXED);
+            return;
+        }
     }
 }
 

@@ -73,11 +73,11 @@ uint64_t alq_gate_reserve(struct alq_gate *gate, const struct alq_gate_rate *rat
 
 /*
  * Corrects charges after the fact: gpu_ns = measured less charged. What is given back is lost where
- * the virtual clock has been overtaken by the real one by more than the burst. Returns the
- * correction in wall time.
+ * the virtual clock has been overtaken by the real one by more than the burst. What the clock was
+ * moved by is added up in settled_ns, for those who wait.
  */
-int64_t alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
-                        int64_t gpu_ns);
+void alq_gate_settle(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns,
+                     int64_t gpu_ns);
 
 /* A daemon that gives back or asks for more than this at a time is not followed. */
 #define ALQ_GATE_CREDIT_MAX_NS 2000000000ll

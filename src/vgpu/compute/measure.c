@@ -349,9 +349,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
     atomic_fetch_add_explicit(&dev->idle_at_ns, actual - batch->charged_ns, memory_order_relaxed);
     struct alq_gate_rate rate;
     if (alq_compute_rate(share, now_ns, &rate)) {
-        int64_t wall = alq_gate_settle(share->gate, &rate, now_ns,
-                                       (int64_t)actual - (int64_t)batch->charged_ns);
-        atomic_fetch_add_explicit(&dev->settled_wall_ns, wall, memory_order_relaxed);
+        alq_gate_settle(share->gate, &rate, now_ns, (int64_t)actual - (int64_t)batch->charged_ns);
         if (batch->is_single && actual > batch->charged_ns + ALQ_OWN_WAIT_NS)
             return_credit(dev, share, &rate, now_ns);
     }

@@ -115,9 +115,7 @@ struct alq_compute_device {
     _Atomic uint32_t is_throttled; /* the last reservation had to wait */
     _Atomic uint32_t is_contended; /* others are on the GPU, and the daemon corrects time */
     _Atomic uint32_t open_streams; /* before the last wait, those with a batch that was not ended */
-    _Atomic int64_t settled_wall_ns; /* sum of this process's corrections, in wall time, for waiters
-                                        to follow */
-    _Atomic uint64_t outstanding_ns; /* estimated and not read back */
+    _Atomic uint64_t outstanding_ns;                  /* estimated and not read back */
     _Atomic uint64_t waited_from_ns, waited_until_ns; /* the last wait at this gate */
     _Atomic uint32_t waiting;
     _Atomic uint64_t

@@ -163,6 +163,25 @@ static void eight_processes_get_equal_parts(void **state)
         }
 }
 
+/* Their first timings hold each other's turns, so the first reservations are too long by several
+ * times. As they are corrected, those that wait move up, and do not all find that it is their turn.
+ */
+static void eight_processes_do_not_all_go_when_charges_are_corrected(void **state)
+{
+    (void)state;
+    fake_reset();
+    struct fake_share share = fake_share_new(10);
+    struct program p = {.kernel_ns = 5 * MS};
+    for (int i = 0; i < 8; i++)
+        fake_process_new(0, &share, run, &p);
+    fake_run_until(fake_now() + 500 * MS);
+    for (int i = 0; i < 20; i++) {
+        uint64_t before = fake_busy_ns(0);
+        fake_run_until(fake_now() + 500 * MS);
+        assert_in_range(fake_busy_ns(0) - before, 0, 90 * MS);
+    }
+}
+
 #define ARRIVALS 4096
 
 static struct {
@@ -622,6 +641,7 @@ int main(void)
         cmocka_unit_test(four_streams_hold_their_share),
         cmocka_unit_test(three_processes_hold_their_share_together),
         cmocka_unit_test(eight_processes_get_equal_parts),
+        cmocka_unit_test(eight_processes_do_not_all_go_when_charges_are_corrected),
         cmocka_unit_test(nobody_waits_while_later_comers_pass),
         cmocka_unit_test(overlapping_streams_are_charged_once),
         cmocka_unit_test(streams_that_take_turns_are_charged_for_each),

@@ -101,6 +101,7 @@ static void slot_gate_and_counters_have_golden_offsets(void **state)
     AT(alq_gate, boot_id, 8);
     AT(alq_gate, rated_pct, 16);
     AT(alq_gate, time_credit_ns, 24);
+    AT(alq_gate, settled_ns, 32);
     AT(alq_counters, refusals, 0);
     AT(alq_counters, allocations, 8);
     AT(alq_counters, launches, 16);

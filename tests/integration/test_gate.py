@@ -79,17 +79,17 @@ def busy_ns():
 class Share:
     """A share directory as the daemon makes it, alone under its root."""
 
-    def __init__(self, case, name, pct, policy=0):
+    def __init__(self, case, name, pct, policy=0, uuid=UUID, root=None):
         self.name = f"{case.id().rsplit('.', 1)[-1]}-{name}"
-        self.root = STATE["dir"] / self.name
+        self.root = root or STATE["dir"] / self.name
         directory = self.root / f"{name}-0"
         directory.mkdir(parents=True)
-        head = struct.pack("<QII64s48s", 0x314C525443514C41, 1, 4096, f"{name}-0".encode(), UUID.encode())
+        head = struct.pack("<QII64s48s", 0x314C525443514C41, 1, 4096, f"{name}-0".encode(), uuid.encode())
         self.control = directory / "control"
         self.control.write_bytes((head.ljust(VALUES_OFFSET, b"\0") + values(pct, policy)).ljust(4096, b"\0"))
         self.usage = directory / "usage"
         head = struct.pack("<QIIIIII", 0x3147415355514C41, 1, 4096, 135168, 1, 1024, 128).ljust(4096, b"\0")
-        self.usage.write_bytes(head + UUID.encode().ljust(135168, b"\0"))
+        self.usage.write_bytes(head + uuid.encode().ljust(135168, b"\0"))
         self.sequence = 0
 
     def publish(self, pct, policy=0):

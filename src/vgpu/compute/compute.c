@@ -582,8 +582,8 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
             return;
         }
     }
-    struct alq_estimate *entry =
-        alq_estimate_find(&c->estimates, launch->handle, launch->kind, launch->size_class);
+    struct alq_estimate *entry = alq_estimate_find(&c->estimates, launch->handle, launch->kind,
+                                                   launch->device, launch->size_class);
     bool is_due = alq_estimate_is_due(&c->estimates, entry);
     uint64_t key = alq_stream_key(c, stream, launch->thread);
     struct alq_compute_stream *st = alq_stream_at(c, key);

@@ -75,7 +75,7 @@ void alq_compute_stream_gone(struct alq_compute *c, CUstream stream)
 
 void alq_compute_graph_gone(struct alq_compute *c, CUgraphExec exec)
 {
-    alq_estimate_forget(&c->estimates, exec, ALQ_ESTIMATE_GRAPH);
+    alq_estimate_forget_graph(&c->estimates, exec);
 }
 
 void alq_compute_functions_gone(struct alq_compute *c)

@@ -23,12 +23,15 @@ uint32_t alq_estimate_class(uint64_t blocks, uint32_t threads_per_block)
     return threads ? 63u - (uint32_t)__builtin_clzll(threads) : 0;
 }
 
-/* Handles are user addresses below 2^56; a class fits into 6 bits and a kind into 2. Never 0 or 1:
- * bit 63. */
-static uint64_t key_of(const void *handle, enum alq_estimate_kind kind, uint32_t size_class)
+/* Handles are user addresses, below 2^48; a device fits into 4 bits, a class into 6 and a kind into
+ * 2. Never 0 or 1: bit 63. */
+static uint64_t key_of(const void *handle, enum alq_estimate_kind kind, uint32_t device,
+                       uint32_t size_class)
 {
-    return (uint64_t)(uintptr_t)handle << 8 | (uint64_t)size_class << 2 | (uint64_t)kind |
-           1ull << 63;
+    if (kind == ALQ_ESTIMATE_GRAPH)
+        device = 0;
+    return ((uint64_t)(uintptr_t)handle << 8 ^ (uint64_t)device << 57) | (uint64_t)size_class << 2 |
+           (uint64_t)kind | 1ull << 63;
 }
 
 static uint32_t home_of(uint64_t key)
@@ -51,9 +54,10 @@ static void restart(struct alq_estimate *entry)
 }
 
 struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *handle,
-                                       enum alq_estimate_kind kind, uint32_t size_class)
+                                       enum alq_estimate_kind kind, uint32_t device,
+                                       uint32_t size_class)
 {
-    uint64_t key = key_of(handle, kind, size_class & 63u);
+    uint64_t key = key_of(handle, kind, device, size_class & 63u);
     uint32_t home = home_of(key);
     struct alq_estimate *room = NULL, *stale = NULL;
     uint64_t room_key = KEY_FREE, stale_key = KEY_FREE;
@@ -254,23 +258,19 @@ bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,
     return true;
 }
 
-void alq_estimate_forget(struct alq_estimates *table, const void *handle,
-                         enum alq_estimate_kind kind)
+void alq_estimate_forget_graph(struct alq_estimates *table, const void *exec)
 {
-    for (uint32_t size_class = 0; size_class < (kind == ALQ_ESTIMATE_GRAPH ? 1u : 64u);
-         size_class++) {
-        uint64_t key = key_of(handle, kind, size_class);
-        uint32_t home = home_of(key);
-        for (uint32_t i = 0; i < PROBES; i++) {
-            struct alq_estimate *entry = &table->entries[(home + i) % ALQ_ESTIMATES];
-            uint64_t at = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
-            if (at == key) {
-                restart(entry);
-                __atomic_store_n(&entry->key, KEY_GONE, __ATOMIC_RELEASE);
-            }
-            if (at == KEY_FREE)
-                break;
+    uint64_t key = key_of(exec, ALQ_ESTIMATE_GRAPH, 0, 0);
+    uint32_t home = home_of(key);
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct alq_estimate *entry = &table->entries[(home + i) % ALQ_ESTIMATES];
+        uint64_t at = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
+        if (at == key) {
+            restart(entry);
+            __atomic_store_n(&entry->key, KEY_GONE, __ATOMIC_RELEASE);
         }
+        if (at == KEY_FREE)
+            break;
     }
 }
 

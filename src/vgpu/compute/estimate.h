@@ -85,10 +85,14 @@ struct alq_estimates {
 /* Size class of a launch: log2 of blocks * threads per block, 0..63. */
 uint32_t alq_estimate_class(uint64_t blocks, uint32_t threads_per_block);
 
-/* The entry of a handle and class, made where there is none. Never NULL. All-zero memory is an
- * empty table. */
+/*
+ * The entry of a handle and class on a device (0 to 15), made where there is none: a kernel of a
+ * library, or a fill, is the same handle on each and takes another time. An executable graph is of
+ * one device alone. Never NULL. All-zero memory is an empty table.
+ */
 struct alq_estimate *alq_estimate_find(struct alq_estimates *table, const void *handle,
-                                       enum alq_estimate_kind kind, uint32_t size_class);
+                                       enum alq_estimate_kind kind, uint32_t device,
+                                       uint32_t size_class);
 
 /* Charge of one launch of the entry. */
 static inline uint32_t alq_estimate_ns(const struct alq_estimate *entry)
@@ -161,10 +165,8 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
 bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,
                        uint64_t measured_ns, enum alq_moment moment, bool is_contended);
 
-/* The handle is gone, and the next object at that address is another: all its classes start anew.
- */
-void alq_estimate_forget(struct alq_estimates *table, const void *handle,
-                         enum alq_estimate_kind kind);
+/* The executable graph is gone, and the next one at that address is another. */
+void alq_estimate_forget_graph(struct alq_estimates *table, const void *exec);
 
 /* Any function may have become another (a module was unloaded): estimates stand, but each is timed
  * afresh at next sight. */

@@ -69,14 +69,21 @@ static void leave_out_what_is_well(json_t *told)
             json_array_remove(told, i - 1);
 }
 
-/* id NULL: nothing is wrong. Else there is this one, and its text has the words. */
-static void assert_told(const char *id, const char *words)
+/* What is not well. */
+static json_t *collect(void)
 {
     struct alq_findings *findings = alq_findings_new(NULL);
     assert_int_equal(alq_findings_register(findings, alq_monitor_tell, &monitor), 0);
-    alq_auto_json json_t *told = alq_findings_collect(findings);
+    json_t *told = alq_findings_collect(findings);
     alq_findings_free(findings);
     leave_out_what_is_well(told);
+    return told;
+}
+
+/* id NULL: nothing is wrong. Else there is this one, and its text has the words. */
+static void assert_told(const char *id, const char *words)
+{
+    alq_auto_json json_t *told = collect();
     assert_int_equal(json_array_size(told), id ? 1 : 0);
     if (!id)
         return;
@@ -115,6 +122,22 @@ static void tell_of_processes_that_nvml_does_not_list_waits_for_three_rounds(voi
     ended->shares[0].f.gpu_processes = 1;
     rounds(1);
     assert_told(NULL, NULL);
+}
+
+static void tell_of_clients_of_mps_says_that_nothing_is_corrected(void **state)
+{
+    (void)state;
+    /* NVML lists the server's process, which is of no share, and has all the memory. */
+    process.used_bytes = 2ll << 30;
+    ended->shares[0].f.usage.processes = 3;
+    ended->shares[0].f.usage.overhead_bytes = 3ull * (256 << 20);
+    ended->shares[0].f.gpu_processes = 0;
+    rounds(3);
+    assert_told("monitor.processes-unseen", "nothing is corrected");
+    alq_auto_json json_t *told = collect();
+    /* From within a PID namespace of its own the daemon sees none at all, and says that first. */
+    const char *remedy = alq_json_str(json_array_get(told, 0), "remedy");
+    assert_true(strstr(remedy, "MPS") || strstr(remedy, "hostPID"));
 }
 
 static void tell_of_processes_without_a_context_says_nothing(void **state)
@@ -188,6 +211,7 @@ int main(void)
         TEST(tell_after_good_rounds_says_nothing),
         TEST(tell_of_a_damaged_file_names_its_claim_and_the_flaw),
         TEST(tell_of_processes_that_nvml_does_not_list_waits_for_three_rounds),
+        TEST(tell_of_clients_of_mps_says_that_nothing_is_corrected),
         TEST(tell_of_processes_without_a_context_says_nothing),
         TEST(tell_of_an_nvml_that_does_not_answer_counts_the_rounds),
         TEST(tell_without_mounts_says_that_nothing_is_corrected),

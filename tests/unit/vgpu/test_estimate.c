@@ -30,7 +30,7 @@ static int setup(void **state)
 
 static struct alq_estimate *find(uintptr_t handle, uint32_t size_class)
 {
-    return alq_estimate_find(table, (const void *)handle, ALQ_ESTIMATE_FUNCTION, size_class);
+    return alq_estimate_find(table, (const void *)handle, ALQ_ESTIMATE_FUNCTION, 0, size_class);
 }
 
 static void class_powers_of_two_apart(void **state)
@@ -50,7 +50,11 @@ static void find_same_key_same_entry(void **state)
     assert_ptr_equal(a, find(0x1000, 3));
     assert_ptr_not_equal(a, find(0x1000, 4));
     assert_ptr_not_equal(a, find(0x2000, 3));
-    assert_ptr_not_equal(a, alq_estimate_find(table, (const void *)0x1000, ALQ_ESTIMATE_GRAPH, 3));
+    assert_ptr_not_equal(a,
+                         alq_estimate_find(table, (const void *)0x1000, ALQ_ESTIMATE_GRAPH, 0, 3));
+    for (uint32_t device = 1; device < 16; device++)
+        assert_ptr_not_equal(
+            a, alq_estimate_find(table, (const void *)0x1000, ALQ_ESTIMATE_FUNCTION, device, 3));
     assert_int_equal(alq_estimate_ns(a), ALQ_ESTIMATE_FIRST_NS);
 }
 
@@ -64,16 +68,16 @@ static void find_more_handles_than_entries_shares_the_last(void **state)
     assert_true(shared < 3 * ALQ_ESTIMATES - ALQ_ESTIMATES / 2);
 }
 
-static void forget_handle_starts_anew_and_frees_the_place(void **state)
+static void forget_graph_starts_anew_and_frees_the_place(void **state)
 {
     (void)state;
     for (uintptr_t i = 1; i <= 20 * ALQ_ESTIMATES; i++) {
         struct alq_estimate *e =
-            alq_estimate_find(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH, 0);
+            alq_estimate_find(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH, 0, 0);
         assert_ptr_not_equal(e, &table->entries[ALQ_ESTIMATES]);
         assert_int_equal(alq_estimate_ns(e), ALQ_ESTIMATE_FIRST_NS);
         alq_estimate_learn(table, e, 5000000, ALQ_MOMENT_FRESH, false);
-        alq_estimate_forget(table, (const void *)(i << 6), ALQ_ESTIMATE_GRAPH);
+        alq_estimate_forget_graph(table, (const void *)(i << 6));
     }
 }
 
@@ -232,7 +236,7 @@ int main(void)
         cmocka_unit_test_setup(class_powers_of_two_apart, setup),
         cmocka_unit_test_setup(find_same_key_same_entry, setup),
         cmocka_unit_test_setup(find_more_handles_than_entries_shares_the_last, setup),
-        cmocka_unit_test_setup(forget_handle_starts_anew_and_frees_the_place, setup),
+        cmocka_unit_test_setup(forget_graph_starts_anew_and_frees_the_place, setup),
         cmocka_unit_test_setup(doubt_places_of_unloaded_functions_are_used_again, setup),
         cmocka_unit_test_setup(is_due_first_sights_then_about_one_in_256, setup),
         cmocka_unit_test_setup(learn_constant_under_waiting_gives_the_floor, setup),

@@ -366,7 +366,7 @@ static void parent_tells_a_reading_once_and_then_changes(void **state)
     struct parent *p = *state;
     run(p,
         ASKED "; cat $1/one >&3; " ASKED "; cat $1/one >&3; " ASKED "; cat $1/two >&3; " ASKED
-              "; cat $1/one >&3; " ASKED "; sleep 60",
+              "; cat $1/one >&3; " ASKED "; exec sleep 60",
         3, &quick);
     assert_int_equal(p->counts[0], 1);
     assert_int_equal(p->counts[1], 2);
@@ -381,7 +381,7 @@ static void parent_retries_while_the_driver_is_absent_and_tells_once(void **stat
     run(p,
         ASKED "; n=$(cat $1/n 2>/dev/null || echo 0); echo $((n+1)) >$1/n; "
               "if [ $n -lt 3 ]; then cat $1/absent >&3; else cat $1/one >&3; " ASKED
-              "; sleep 60; fi",
+              "; exec sleep 60; fi",
         2, &quick);
     assert_int_equal(p->codes[0], ALQ_ENOENT);
     assert_string_equal(p->texts[0], "no driver");
@@ -417,7 +417,7 @@ static void parent_starts_another_child_when_the_driver_changed(void **state)
     struct parent *p = *state;
     run(p,
         ASKED "; if [ ! -e $1/n ]; then touch $1/n; cat $1/one >&3; " ASKED
-              "; cat $1/restart >&3; else cat $1/two >&3; " ASKED "; sleep 60; fi",
+              "; cat $1/restart >&3; else cat $1/two >&3; " ASKED "; exec sleep 60; fi",
         2, &quick);
     assert_int_equal(p->counts[0], 1);
     assert_int_equal(p->counts[1], 2);
@@ -430,7 +430,7 @@ static void parent_lets_a_gpu_be_that_nvml_hangs_on(void **state)
 {
     struct parent *p = *state;
     struct alq_nvml_timing timing = quick;
-    timing.reply_ms = 100;
+    timing.reply_ms = 1000; /* a busy machine's shell takes long to start */
     timing.skip_min_ms = timing.skip_max_ms = 60000;
     /* "two" has the indices 1 and 2. The second child is to be told "k", 2, "r". */
     run(p,
@@ -450,7 +450,7 @@ static void parent_looks_again_at_a_gpu_that_hung(void **state)
 {
     struct parent *p = *state;
     struct alq_nvml_timing timing = quick;
-    timing.first_reply_ms = 100;
+    timing.first_reply_ms = 1000; /* likewise */
     timing.skip_min_ms = timing.skip_max_ms = 50;
     run(p,
         "case $(cat $1/n 2>/dev/null) in '') echo 1 >$1/n; " ASKED
@@ -530,12 +530,15 @@ static void parent_asked_for_samples_and_use_without_end_asks_for_events(void **
     p->read = on_read_then_sample;
     put(p, "sample", alq_sample_encode(&none));
     put(p, "use", alq_use_encode(&no_use));
+    put(p, "none", strdup("{\"readingDue\":false,\"events\":[]}"));
     put(p, "events",
         strdup("{\"readingDue\":true,\"events\":[{\"uuid\":\"GPU-0\",\"kind\":0,"
                "\"code\":79}]}"));
     run(p,
-        "answer=one; while byte=" BYTE "; do case $byte in 114) cat $1/$answer;; 115) cat "
-        "$1/sample;; 117) cat $1/use;; 101) answer=two; cat $1/events;; esac >&3; done",
+        "answer=one; while byte=" BYTE "; do case $byte in 114) cat $1/$answer;; "
+        "115) sampled=1; cat $1/sample;; 117) used=1; cat $1/use;; "
+        "101) if [ \"$sampled$used\" = 11 ]; then answer=two; cat $1/events; "
+        "else cat $1/none; fi;; esac >&3; done",
         2, &timing);
     assert_int_equal(p->event_count, 1);
     assert_true(p->samples > 0 && p->uses > 0);
@@ -563,10 +566,10 @@ static void parent_does_not_hold_a_gpu_that_waits_for_a_reset(void **state)
 static void parent_takes_no_nonsense(void **state)
 {
     static const char *const scripts[] = {
-        ASKED "; echo nonsense >&3; sleep 60",
-        ASKED "; cat $1/double >&3; sleep 60",
+        ASKED "; echo nonsense >&3; exec sleep 60",
+        ASKED "; cat $1/double >&3; exec sleep 60",
         ASKED "; exit 0",
-        ASKED "; yes | tr -d '\\n' >&3; sleep 60",
+        ASKED "; yes | tr -d '\\n' >&3; exec sleep 60",
     };
     (void)state;
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {

@@ -36,11 +36,23 @@ static int is_missing(const struct alq_pace_window *w, uint64_t charged_ns)
            charged_ns > w->others_ns + w->wall_ns / 100 * SIGNIFICANT_PCT;
 }
 
+/* What is charged may come in lumps, a window without is no rest yet. */
+static void look_whether_shown(struct alq_pace *p, const struct alq_pace_window *w,
+                               uint64_t charged_ns)
+{
+    const int is_charged = charged_ns > w->wall_ns / 100 * SIGNIFICANT_PCT;
+    p->rest_ns = is_charged ? 0 : p->rest_ns + w->wall_ns;
+    if (w->nvml_ns || p->rest_ns > ALQ_PACE_UNSHOWN_NS)
+        p->unshown_ns = 0;
+    else if (is_charged || p->unshown_ns)
+        p->unshown_ns += w->wall_ns;
+}
+
 static uint32_t rate_of(const struct alq_pace *p, uint64_t wall_ns)
 {
     uint64_t ppm = ALQ_TIME_CORRECTION_ONE;
     if (p->charged_ns > wall_ns / 100 * SIGNIFICANT_PCT)
-        ppm = p->nvml_ns * 1000 / (p->charged_ns * 1000 / ALQ_TIME_CORRECTION_ONE);
+        ppm = p->nvml_ns * ALQ_TIME_CORRECTION_ONE / p->charged_ns;
     if (ppm > ALQ_TIME_CORRECTION_ONE)
         ppm = ALQ_TIME_CORRECTION_ONE;
     if (ppm < ALQ_PACE_MIN_PPM)
@@ -82,11 +94,17 @@ void alq_pace(struct alq_pace *p, const struct alq_pace_window *w, struct alq_pa
     p->end_charged_ns = end;
     if (!p->ppm)
         p->ppm = ALQ_TIME_CORRECTION_ONE;
-    if (w->nvml_ns || !charged_ns)
-        p->shown_ns = w->now_ns;
     *out = (struct alq_pace_order){.ppm = p->ppm,
                                    .is_contended = p->others_ns > p->wall_ns / 100 * COMPANY_PCT};
-    if (is_first || !w->wall_ns || is_missing(w, charged_ns))
+    if (is_first || !w->wall_ns)
+        return;
+    look_whether_shown(p, w, charged_ns);
+    if (p->unshown_ns > ALQ_PACE_UNSHOWN_NS) {
+        p->wall_ns = p->nvml_ns = p->others_ns = p->charged_ns = 0;
+        stay_alone(p, out);
+        return;
+    }
+    if (is_missing(w, charged_ns))
         return;
     p->wall_ns = fade(p->wall_ns, w->wall_ns) + w->wall_ns;
     p->nvml_ns = fade(p->nvml_ns, w->wall_ns) + w->nvml_ns;
@@ -94,8 +112,7 @@ void alq_pace(struct alq_pace *p, const struct alq_pace_window *w, struct alq_pa
     p->charged_ns = fade(p->charged_ns, w->wall_ns) + charged_ns;
     p->error_ns +=
         (int64_t)((double)charged_ns * p->ppm / ALQ_TIME_CORRECTION_ONE) - (int64_t)w->nvml_ns;
-    if (p->others_ns <= p->wall_ns / 100 * COMPANY_PCT ||
-        w->now_ns - p->shown_ns > ALQ_PACE_UNSHOWN_NS) {
+    if (p->others_ns <= p->wall_ns / 100 * COMPANY_PCT) {
         stay_alone(p, out);
         return;
     }

@@ -22,9 +22,10 @@ struct alq_pace {
     int64_t read_ns;                                  /* when charged_ns was read; 0: never */
     uint64_t read_charged_ns, end_charged_ns;         /* then, and at the end of the last window */
     uint64_t wall_ns, nvml_ns, others_ns, charged_ns; /* sums, fading over seconds */
-    int64_t error_ns; /* charged too much, with the corrections so far; GPU time */
-    int64_t shown_ns; /* when NVML last showed the share, or nothing was charged */
-    uint32_t ppm;     /* in force; 0: none was ever */
+    int64_t error_ns;    /* charged too much, with the corrections so far; GPU time */
+    uint64_t unshown_ns; /* of windows: the share does something, and NVML shows nothing of it */
+    uint64_t rest_ns;    /* of windows: nothing much was charged for so long */
+    uint32_t ppm;        /* in force; 0: none was ever */
 };
 
 /* What happened since the last time. */
@@ -47,10 +48,11 @@ struct alq_pace_order {
 };
 
 /*
- * A share that is alone is not corrected. Nor is one that was charged for ALQ_PACE_UNSHOWN_NS while
- * NVML showed nothing of it: it may not be able to, as of clients of MPS. A window in which NVML
- * shows nothing of a share, while the others do not explain what was charged, is left out: the
- * share is missing there.
+ * A share that is alone is not corrected. Nor is one that went on being charged for
+ * ALQ_PACE_UNSHOWN_NS while NVML showed nothing of it, until it does or the share rests for as
+ * long: NVML may not be able to, as of clients of MPS. Before that, a window in which NVML shows
+ * nothing of a share, while the others do not explain what was charged, is left out: the share is
+ * missing there.
  */
 void alq_pace(struct alq_pace *pace, const struct alq_pace_window *window,
               struct alq_pace_order *out);

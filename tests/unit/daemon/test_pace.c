@@ -133,6 +133,76 @@ static void pace_of_what_nvml_cannot_show_is_not_corrected(void **state)
     assert_true(w.order.is_contended);
 }
 
+/* As NVML has them: of a sixth of a second, seen in two steps of three. */
+static void pace_of_what_nvml_cannot_show_is_found_between_its_windows(void **state)
+{
+    struct world w = world_of();
+    struct alq_pace_window window = {.limit_pct = 30};
+    int64_t ended_ns = w.now_ns;
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        w.now_ns += STEP;
+        w.charged_ns += 60 * MS;
+        int64_t end_ns = w.now_ns - w.now_ns % (S / 6);
+        window.now_ns = w.now_ns;
+        window.charged_ns = w.charged_ns;
+        window.wall_ns = (uint64_t)(end_ns - ended_ns);
+        window.end_ns = window.wall_ns ? end_ns : 0;
+        window.others_ns = window.wall_ns;
+        ended_ns = end_ns;
+        alq_pace(&w.pace, &window, &w.order);
+        if (i <= 35)
+            continue;
+        assert_int_equal(w.order.ppm, ONE);
+        assert_int_equal(w.order.credit_ns, 0);
+        assert_false(w.order.is_contended);
+    }
+}
+
+static void pace_of_what_nvml_cannot_show_is_found_between_its_charges(void **state)
+{
+    struct world w = world_of();
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        step(&w, 0, 100, i % 10 ? 0 : 300);
+        if (i > 40)
+            assert_int_equal(w.order.ppm, ONE);
+    }
+}
+
+static void pace_that_nvml_shows_no_more_ends(void **state)
+{
+    struct world w = world_of();
+    (void)state;
+    steps(&w, 60, 20, 40, 40);
+    assert_in_range(w.order.ppm, 480000, 520000);
+    /* What the others do does not explain it either. */
+    steps(&w, 32, 0, 40, 90);
+    assert_int_equal(w.order.ppm, ONE);
+    assert_false(w.order.is_contended);
+    /* Shown again, it is corrected again. */
+    steps(&w, 20, 30, 70, 60);
+    assert_true(w.order.is_contended);
+    assert_in_range(w.order.ppm, 490000, 510000);
+}
+
+static void pace_of_the_shortest_windows_stays_in_bounds(void **state)
+{
+    struct world w = world_of();
+    struct alq_pace_window window = {.limit_pct = 30};
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        window.now_ns = w.now_ns += i % 2 ? STEP : 1000;
+        window.charged_ns += (uint64_t)(i % 50);
+        window.end_ns = w.now_ns;
+        window.wall_ns = 1000; /* NVML's stamps are in microseconds */
+        window.others_ns = 500;
+        alq_pace(&w.pace, &window, &w.order);
+        assert_in_range(w.order.ppm, ALQ_PACE_MIN_PPM, ONE);
+        assert_in_range(w.order.credit_ns + 300, 0, 600);
+    }
+}
+
 static void pace_leaves_out_windows_in_which_the_share_is_missing(void **state)
 {
     struct world w = world_of();
@@ -201,6 +271,10 @@ int main(void)
         cmocka_unit_test(pace_of_too_little_charge_asks_for_the_rest),
         cmocka_unit_test(pace_makes_up_no_faster_than_the_rate_of_the_share),
         cmocka_unit_test(pace_of_what_nvml_cannot_show_is_not_corrected),
+        cmocka_unit_test(pace_of_what_nvml_cannot_show_is_found_between_its_windows),
+        cmocka_unit_test(pace_of_what_nvml_cannot_show_is_found_between_its_charges),
+        cmocka_unit_test(pace_that_nvml_shows_no_more_ends),
+        cmocka_unit_test(pace_of_the_shortest_windows_stays_in_bounds),
         cmocka_unit_test(pace_leaves_out_windows_in_which_the_share_is_missing),
         cmocka_unit_test(pace_of_a_starved_share_lets_it_go_on),
         cmocka_unit_test(pace_without_a_new_window_waits_for_it),

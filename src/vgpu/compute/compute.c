@@ -4,6 +4,7 @@
 #include "vgpu/compute/stream.h"
 
 #define RELAXED memory_order_relaxed
+#define MOST_WAIT_NS (2 * ALQ_GATE_AHEAD_MAX_NS) /* for a turn, whatever `usage` says meanwhile */
 
 /* ---- control ------------------------------------------------------------------------------- */
 
@@ -167,7 +168,8 @@ static uint64_t settled_ns(const struct alq_compute_share *share)
 /*
  * Waits for the turn that was reserved at `at`, under limits that may change and charges that are
  * corrected meanwhile: what moves the end of the queue moves everybody in it by as much, so all
- * keep their order and their distances.
+ * keep their order and their distances. Any process of the share can write what it likes there: a
+ * turn that is too far away, or goes away for too long, is taken for come.
  */
 static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *dev,
                               struct alq_compute_share *share, struct alq_gate_rate rate,
@@ -187,14 +189,14 @@ static uint64_t wait_for_turn(struct alq_compute *c, struct alq_compute_device *
         if (fresh.limit_pct != rate.limit_pct) {
             alq_gate_rerate(share->gate, &fresh, now);
             if (at > now)
-                at = now + (at - now) * rate.limit_pct / fresh.limit_pct;
+                at = now + alq_gate_scale_ns(at - now, rate.limit_pct, fresh.limit_pct);
             rate = fresh;
         }
         follow_daemon(dev, now);
         uint64_t settled_now = settled_ns(share);
         at += settled_now - settled;
         settled = settled_now;
-        if (at <= now || at - now > 2 * ALQ_GATE_AHEAD_MAX_NS)
+        if (at <= now || at - now > MOST_WAIT_NS || now - from > MOST_WAIT_NS)
             break;
         if (at - now > ALQ_SPIN_NS) {
             uint64_t until = at - ALQ_SPIN_NS;

@@ -63,6 +63,14 @@ void alq_gate_join(struct alq_gate *gate, uint64_t boot_id, uint64_t now_ns)
     __atomic_store_n(&gate->boot_id, boot_id, __ATOMIC_RELEASE);
 }
 
+uint64_t alq_gate_scale_ns(uint64_t ahead_ns, uint32_t from_pct, uint32_t to_pct)
+{
+    /* 2^36 * 2^7 at most. */
+    uint64_t ns = ahead_ns < 2 * ALQ_GATE_AHEAD_MAX_NS ? ahead_ns : 2 * ALQ_GATE_AHEAD_MAX_NS;
+    ns = ns * from_pct / to_pct;
+    return ns < ALQ_GATE_AHEAD_MAX_NS ? ns : ALQ_GATE_AHEAD_MAX_NS;
+}
+
 void alq_gate_rerate(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns)
 {
     uint32_t old = LOAD(&gate->rated_pct);
@@ -74,9 +82,8 @@ void alq_gate_rerate(struct alq_gate *gate, const struct alq_gate_rate *rate, ui
     uint64_t tat = LOAD(&gate->tat_ns);
     for (;;) {
         uint64_t at = believed(tat, now_ns);
-        if (at <= now_ns)
-            return;
-        if (swap_u64(&gate->tat_ns, &tat, now_ns + (at - now_ns) * old / rate->limit_pct))
+        if (at <= now_ns || swap_u64(&gate->tat_ns, &tat,
+                                     now_ns + alq_gate_scale_ns(at - now_ns, old, rate->limit_pct)))
             return;
     }
 }

@@ -58,6 +58,9 @@ uint64_t alq_gate_wall_ns(const struct alq_gate_rate *rate, uint64_t gpu_ns);
  */
 void alq_gate_join(struct alq_gate *gate, uint64_t boot_id, uint64_t now_ns);
 
+/* What is ahead of now at a limit, at another one: no further than any debt grows. */
+uint64_t alq_gate_scale_ns(uint64_t ahead_ns, uint32_t from_pct, uint32_t to_pct);
+
 /* When the limit is another than at the last reckoning, what is ahead of now is stretched or shrunk
  * to the new rate. */
 void alq_gate_rerate(struct alq_gate *gate, const struct alq_gate_rate *rate, uint64_t now_ns);

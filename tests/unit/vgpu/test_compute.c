@@ -406,6 +406,57 @@ static void limit_changes_act_in_mid_wait(void **state)
     assert_near(measure(0, SEC), 100, 1);
 }
 
+static void limit_that_falls_lets_nobody_go(void **state)
+{
+    (void)state;
+    fake_reset();
+    struct fake_share share = fake_share_new(90);
+    struct program p = {.kernel_ns = 3 * SEC};
+    struct fake_process *process = fake_process_new(0, &share, run, &p);
+    fake_run_until(fake_now() + 30 * SEC);
+    uint64_t launches = process->launches;
+    fake_share_limit(&share, 5, ALQ_POLICY_HARD);
+    fake_run_until(fake_now() + 10 * SEC);
+    assert_int_equal(process->launches, launches);
+    fake_run_until(fake_now() + 15 * SEC); /* no debt grows past 20 s */
+    assert_true(process->launches > launches);
+}
+
+struct forgery {
+    struct alq_gate *gate;
+    uint64_t by_ns;
+};
+
+static void forging(void *arg)
+{
+    const struct forgery *forgery = arg;
+    for (;;) {
+        fake_sleep(5 * MS);
+        forgery->gate->settled_ns += forgery->by_ns;
+    }
+}
+
+static void forged_corrections_hold_nobody_for_ever(void **state)
+{
+    (void)state;
+    static const uint64_t by_ns[] = {5 * MS, SEC, 1000000000 * SEC, 0 - 1000000000 * SEC,
+                                     0 - 5 * MS};
+    for
+        EACH(by_ns, i)
+        {
+            fake_reset();
+            struct fake_share share = fake_share_new(30);
+            struct program p = {.kernel_ns = 5 * MS};
+            struct forgery forgery = {&share.section->gate, by_ns[i]};
+            struct fake_process *process = fake_process_new(0, &share, run, &p);
+            fake_process_new(1, NULL, forging, &forgery);
+            fake_run_until(fake_now() + SEC);
+            uint64_t launches = process->launches;
+            fake_run_until(fake_now() + 45 * SEC);
+            assert_true(process->launches > launches);
+        }
+}
+
 static void unlimited_share_makes_no_driver_call(void **state)
 {
     (void)state;
@@ -651,6 +702,8 @@ int main(void)
         cmocka_unit_test(two_shares_on_one_gpu_hold_both),
         cmocka_unit_test(limit_holds_beside_an_unlimited_neighbour),
         cmocka_unit_test(limit_changes_act_in_mid_wait),
+        cmocka_unit_test(limit_that_falls_lets_nobody_go),
+        cmocka_unit_test(forged_corrections_hold_nobody_for_ever),
         cmocka_unit_test(unlimited_share_makes_no_driver_call),
         cmocka_unit_test(failing_events_leave_launches_and_limit_alone),
         cmocka_unit_test(captures_are_counted_and_never_touched),

@@ -156,6 +156,20 @@ static void rerate_changed_limit_scales_what_is_ahead(void **state)
     assert_int_equal(gate.tat_ns, T0 + 200 * MS); /* behind now: nothing to stretch */
 }
 
+static void rerate_to_a_small_limit_keeps_the_debt(void **state)
+{
+    (void)state;
+    static const uint32_t before[] = {100, 90, 50, 2};
+    for (int i = 0; i < 4; i++) {
+        const struct alq_gate_rate large = {.limit_pct = before[i]}, least = {.limit_pct = 1};
+        struct alq_gate gate = {.tat_ns = T0 + 15000 * MS};
+        alq_gate_rerate(&gate, &large, T0);
+        alq_gate_rerate(&gate, &least, T0);
+        assert_int_equal(gate.tat_ns, T0 + ALQ_GATE_AHEAD_MAX_NS);
+        assert_true(alq_gate_peek(&gate, T0) > T0);
+    }
+}
+
 static void take_credit_both_signs_moves_the_clock_once(void **state)
 {
     (void)state;
@@ -302,6 +316,7 @@ int main(void)
         cmocka_unit_test(reserve_far_future_clock_is_now),
         cmocka_unit_test(reserve_debt_ends_at_the_horizon),
         cmocka_unit_test(settle_both_signs_moves_the_clock),
+        cmocka_unit_test(rerate_to_a_small_limit_keeps_the_debt),
         cmocka_unit_test(take_credit_both_signs_moves_the_clock_once),
         cmocka_unit_test(take_credit_of_another_file_is_taken_for_known),
         cmocka_unit_test(join_other_boot_takes_now),

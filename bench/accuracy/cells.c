@@ -60,7 +60,7 @@ static struct cell cell_of(const uint32_t *level)
 /* ---- pairwise cover ------------------------------------------------------------------------ */
 
 static bool is_met[FACTORS][LEVELS][FACTORS][LEVELS];
-static uint32_t lot = 1;
+static uint32_t lot;
 
 static uint32_t draw(uint32_t below)
 {
@@ -219,9 +219,10 @@ static const struct cell named[] = {
      .measured_ns = 3ull * 3600 * 1000000000},
 };
 
-uint32_t cells_make(struct cell cells[CELLS_MAX])
+uint32_t cells_make(struct cell cells[CELLS_MAX], uint32_t cover)
 {
     const uint32_t named_count = sizeof(named) / sizeof(named[0]);
+    lot = cover;
     uint32_t n = make_cover(cells, CELLS_MAX - named_count);
     for (uint32_t i = 0; i < named_count; i++) {
         cells[n] = named[i];

@@ -38,7 +38,8 @@ struct cell {
 
 #define CELLS_MAX 256u
 
-/* Returns how many. */
-uint32_t cells_make(struct cell cells[CELLS_MAX]);
+/* Returns how many. cover: which of the many covers there are, 1 is the matrix's; the named cells
+ * are in each. */
+uint32_t cells_make(struct cell cells[CELLS_MAX], uint32_t cover);
 
 #endif

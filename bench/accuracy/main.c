@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The accuracy matrix: `accuracy` lists the names of its cells, `accuracy NAME...` runs these and
- * prints a line of JSON for each. bench/accuracy.py runs them all and writes the table.
+ * prints a line of JSON for each. `--cover N` before them: the cells of another cover.
+ * bench/accuracy.py runs them all and writes the table.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cells.h"
@@ -43,10 +45,12 @@ static void print(const struct cell *cell, const struct result *r)
 
 int main(int argc, char **argv)
 {
-    uint32_t count = cells_make(cells);
-    for (uint32_t i = 0; argc < 2 && i < count; i++)
+    const bool has_cover = argc > 2 && !strcmp(argv[1], "--cover");
+    const int first = has_cover ? 3 : 1;
+    uint32_t count = cells_make(cells, has_cover ? (uint32_t)strtoul(argv[2], NULL, 10) : 1);
+    for (uint32_t i = 0; argc == first && i < count; i++)
         printf("%s\n", cells[i].name);
-    for (int arg = 1; arg < argc; arg++) {
+    for (int arg = first; arg < argc; arg++) {
         uint32_t i = 0;
         struct result result;
         while (i < count && strcmp(cells[i].name, argv[arg]) != 0)

@@ -426,6 +426,7 @@ static void add_to_batch(struct passage *p)
     p->st->is_wide |= is_wide(p->entry);
     bool is_unknown = FIELD(p->entry, samples) == 0;
     /* A function that nothing is known of has the first claim to what the batch teaches. */
+    p->st->is_plural |= p->st->batch_launches > 1 && p->st->entry != p->entry;
     if (is_unknown || !p->st->is_unknown)
         p->st->entry = p->entry;
     p->st->is_unknown |= is_unknown;
@@ -473,7 +474,7 @@ static void join_batch(struct passage *p)
         st->issued_ns = p->now_ns;
         st->work_ns = st->charged_ns = 0;
         st->batch_launches = 0;
-        st->is_unknown = st->is_wide = st->is_gapped = false;
+        st->is_unknown = st->is_plural = st->is_wide = st->is_gapped = false;
     }
     add_to_batch(p);
 }
@@ -601,6 +602,7 @@ void alq_compute_before(struct alq_compute *c, const struct alq_compute_launch *
             st->batch_launches++;
             st->is_wide |= is_wide(entry);
             st->is_joining |= launch->is_joined;
+            st->is_plural |= st->entry != entry;
             if (!st->is_unknown)
                 st->entry = entry;
             st->launches++;

@@ -40,6 +40,7 @@ struct alq_compute_stream {
     uint8_t context; /* index; ALQ_CONTEXTS: not measured */
     bool is_open;    /* a batch is being filled */
     bool is_unknown;
+    bool is_plural; /* the batch holds launches of several entries */
     bool is_wide;
     bool is_gapped;
     bool is_after_gap;

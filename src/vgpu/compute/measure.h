@@ -82,6 +82,7 @@ struct alq_batch {
                         launches */
     bool is_gapped;  /* a wait at the gate lies in it */
     bool is_unknown; /* holds launches whose estimate was a guess: the span counts, not their sum */
+    bool is_plural;  /* holds launches of several entries */
     uint8_t share;
     uint16_t from, to; /* events */
     uint32_t launches;

@@ -83,7 +83,7 @@ struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, 
         st->context_handle = current;
         __atomic_store_n(&st->stream, alq_stream_is_default(stream) ? NULL : stream,
                          __ATOMIC_RELAXED);
-        st->is_open = st->is_unknown = st->is_wide = st->is_gapped = st->is_joining =
+        st->is_open = st->is_unknown = st->is_plural = st->is_wide = st->is_gapped = st->is_joining =
             st->is_timing = st->is_mixed = false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = st->batch_launches = 0;
@@ -102,7 +102,7 @@ void alq_stream_drop_batch(struct alq_compute *c, struct alq_compute_stream *st)
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
     st->work_ns = st->charged_ns = 0;
-    st->is_unknown = st->is_wide = st->is_gapped = false;
+    st->is_unknown = st->is_plural = st->is_wide = st->is_gapped = false;
 }
 
 void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, CUstream stream,
@@ -127,6 +127,7 @@ void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, 
         .is_joining = st->is_joining,
         .is_gapped = st->is_gapped,
         .is_unknown = st->is_unknown,
+        .is_plural = st->is_plural,
         .launches = st->batch_launches,
         .share = share,
         .from = st->from,
@@ -140,7 +141,7 @@ void alq_stream_end_batch(struct alq_compute *c, struct alq_compute_stream *st, 
     alq_measure_push(c, dev, &batch);
     st->from = ALQ_NO_EVENT;
     st->is_open = st->is_timing = false;
-    st->is_unknown = st->is_wide = st->is_gapped = false;
+    st->is_unknown = st->is_plural = st->is_wide = st->is_gapped = false;
     st->work_ns = st->charged_ns = 0;
     st->batch_launches = 0;
     st->entry = NULL;

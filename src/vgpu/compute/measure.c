@@ -11,7 +11,7 @@
 #define BUDGET_MAX_NS 20000000
 #define QUERIES_MAX ALQ_OPEN_STREAMS
 #define RECENT_NS 50000000u /* of work, that say how much of the next will count */
-#define LAUNCHES_LEAST 2u /* of a batch that tells how long its launches take at most */
+#define LAUNCHES_LEAST 2u   /* of a batch that tells how long its launches take at most */
 #define PART_MIN (ALQ_PART_ONE / 64)
 
 static void pay(struct alq_compute_device *dev)
@@ -279,18 +279,17 @@ static void return_credit(struct alq_compute_device *dev, struct alq_compute_sha
     alq_gate_settle(share->gate, rate, now_ns, -credit);
 }
 
-/* One after the other in their stream, launches take no longer on the average than the span of all:
- * where that is less than any timing of the function said, these held something else. */
-static void learn_most(struct alq_compute *c, const struct alq_batch *batch, uint64_t span_ns,
+/* A launch of the entry took no longer than that. Where it is less than any timing said, these held
+ * something else: work of others, or of our other streams. Among others, where the floor is wanted,
+ * that it is less than the estimate will do. */
+static void learn_most(struct alq_compute *c, struct alq_estimate *entry, uint64_t most_ns,
                        bool is_contended)
 {
-    if (!batch->entry || batch->is_plural || batch->is_unknown || batch->launches < LAUNCHES_LEAST)
-        return;
-    uint64_t most_ns = span_ns / batch->launches;
-    if (most_ns + most_ns / 8 < __atomic_load_n(&batch->entry->low_ns, __ATOMIC_RELAXED))
-        alq_estimate_learn(&c->estimates, batch->entry, most_ns,
-                           (enum alq_moment)__atomic_load_n(&batch->entry->moment,
-                                                            __ATOMIC_RELAXED),
+    uint32_t low_ns =
+        is_contended ? alq_estimate_ns(entry) : __atomic_load_n(&entry->low_ns, __ATOMIC_RELAXED);
+    if (most_ns + most_ns / 8 < low_ns)
+        alq_estimate_learn(&c->estimates, entry, most_ns,
+                           (enum alq_moment)__atomic_load_n(&entry->moment, __ATOMIC_RELAXED),
                            is_contended);
 }
 
@@ -333,6 +332,8 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
                       atomic_load_explicit(&c->stream_count, memory_order_relaxed) == 1))
                 alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment,
                                    is_contended);
+            else if (is_clean)
+                learn_most(c, entry, work, is_contended);
             if (!is_our_doing && work > alq_estimate_ns(entry) &&
                 __atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED)
                 work = alq_estimate_ns(entry);
@@ -351,7 +352,9 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
                 least = (uint64_t)end - c->measure.events[batch->to].record_ns;
             if (batch->entry && span > 2 * batch->work_ns + HINT_NS)
                 alq_estimate_hint(&c->estimates, batch->entry);
-            learn_most(c, batch, span, is_contended);
+            /* One after the other in their stream, launches take no longer on the average. */
+            if (batch->entry && !batch->is_plural && batch->launches >= LAUNCHES_LEAST)
+                learn_most(c, batch->entry, span / batch->launches, is_contended);
             if (work > batch->work_ns)
                 work = batch->work_ns > least ? batch->work_ns : least < work ? least : work;
         }

@@ -83,8 +83,8 @@ struct alq_compute_stream *alq_stream_make(struct alq_compute *c, uint64_t key, 
         st->context_handle = current;
         __atomic_store_n(&st->stream, alq_stream_is_default(stream) ? NULL : stream,
                          __ATOMIC_RELAXED);
-        st->is_open = st->is_unknown = st->is_plural = st->is_wide = st->is_gapped = st->is_joining =
-            st->is_timing = st->is_mixed = false;
+        st->is_open = st->is_unknown = st->is_plural = st->is_wide = st->is_gapped =
+            st->is_joining = st->is_timing = st->is_mixed = false;
         st->from = st->last = ALQ_NO_EVENT;
         st->launches = st->batch_launches = 0;
         st->work_ns = st->charged_ns = 0;

@@ -147,7 +147,7 @@ static uint64_t wait_for_own(struct alq_compute *c, struct alq_compute_device *d
     const uint32_t *word = &dev->shares[0].control->wake;
     while (now < until && atomic_load_explicit(&c->captures, RELAXED) == 0) {
         read_back(c, dev, now, ALQ_OPEN_STREAMS, true);
-        if (is_over(c, dev, own))
+        if (is_over(c, dev, own) || !is_limited(dev))
             break;
         uint64_t wake_at = now + step < until ? now + step : until;
         c->driver.wait_until(word, __atomic_load_n(word, __ATOMIC_RELAXED), wake_at);

@@ -14,6 +14,8 @@
     16u /* among others a floor rises by a part of the way at a time: the last samples may         \
            all have waited */
 
+#define HELD_AMONG_OTHERS 2u /* one alone is chance */
+
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 
@@ -245,12 +247,14 @@ bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,
                        uint64_t measured_ns, enum alq_moment moment, bool is_contended)
 {
     uint32_t est = LOAD(&entry->est_ns), held = LOAD(&entry->held);
-    if (LOAD(&entry->samples) == 0)
-        alq_estimate_learn(table, entry,
-                           measured_ns < ALQ_ESTIMATE_HELD_NS ? measured_ns : ALQ_ESTIMATE_HELD_NS,
-                           moment, is_contended);
+    bool is_first = LOAD(&entry->samples) == 0;
+    if (is_first && measured_ns > ALQ_ESTIMATE_HELD_NS)
+        measured_ns = ALQ_ESTIMATE_HELD_NS;
     if (held < ALQ_HELD_MIN)
-        STORE(&entry->held, (uint16_t)++held);
+        held++;
+    if (is_first || (is_contended && held < HELD_AMONG_OTHERS))
+        alq_estimate_learn(table, entry, measured_ns, moment, is_contended);
+    STORE(&entry->held, (uint16_t)held);
     if (held < ALQ_HELD_MIN)
         return false;
     if (est > ALQ_ESTIMATE_HELD_NS)

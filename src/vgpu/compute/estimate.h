@@ -158,8 +158,9 @@ void alq_estimate_learn(struct alq_estimates *table, struct alq_estimate *entry,
 /*
  * In place of alq_estimate_learn, for a launch that may have been waiting for one that we held
  * back: how long it took is our doing, and an estimate from it would hold the next for longer
- * still. The first of a function counts up to ALQ_ESTIMATE_HELD_NS. True: it was so for
- * ALQ_HELD_MIN launches in a row, so it is no chance; the estimate is halved then, down to
+ * still. Among others, where a launch ends at any time, one that is not the second in a row is
+ * learnt all the same; the first of a function counts up to ALQ_ESTIMATE_HELD_NS. True: it was so
+ * for ALQ_HELD_MIN launches in a row, so it is no chance; the estimate is halved then, down to
  * ALQ_ESTIMATE_HELD_NS, and is no bound of what is charged.
  */
 bool alq_estimate_held(struct alq_estimates *table, struct alq_estimate *entry,

@@ -33,6 +33,7 @@ struct paced {
     int64_t moved_ns; /* when that changed last */
     struct alq_pace pace;
     int is_corrected; /* something may be in force */
+    int has_failed;   /* its control file could not be written, and the log has it */
     /* the step's own */
     int is_read;
     int has_order;
@@ -109,8 +110,10 @@ static void run_write(struct alq_job *job)
         alq_auto_close int fd = open_file(step, s, "control", O_RDWR);
         if (fd < 0)
             continue;
-        if (alq_control_pace(fd, &correction, s->id, &err))
+        const int has_failed = alq_control_pace(fd, &correction, s->id, &err) != 0;
+        if (has_failed && !s->has_failed)
             alq_warn(ALQ_LOG_KV({"share", s->id}), "correction of time: %s", err.text);
+        s->has_failed = has_failed;
         s->is_corrected = s->order.is_contended;
     }
 }

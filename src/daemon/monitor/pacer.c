@@ -160,12 +160,10 @@ static struct paced *paced_of(struct step *step, const char *id)
     return bsearch(id, step->shares, step->count, sizeof(step->shares[0]), by_id);
 }
 
-/* NULL: the process was not there in the last round. */
-static const struct alq_round_process *known(const struct alq_pacer *p, const char *uuid,
-                                             uint32_t pid)
+/* Of those of the last round; NULL: it was not there. */
+static const struct alq_round_process *known(const struct alq_round_process *all, uint32_t count,
+                                             const char *uuid, uint32_t pid)
 {
-    uint32_t count = 0;
-    const struct alq_round_process *all = p->parts.processes(p->parts.processes_arg, &count);
     for (uint32_t i = 0; i < count; i++)
         if (all[i].pid == pid && !strcmp(all[i].gpu_uuid, uuid))
             return &all[i];
@@ -201,9 +199,12 @@ static int sum_up(struct step *step, const struct alq_use_gpu *gpu, uint64_t *al
                   uint64_t *shares_ns)
 {
     int is_known = 1;
+    uint32_t count = 0;
+    const struct alq_pacer_parts *parts = &step->pacer->parts;
+    const struct alq_round_process *all = parts->processes(parts->processes_arg, &count);
     for (uint32_t i = 0; i < gpu->process_count; i++) {
         const struct alq_use_process *u = &gpu->processes[i];
-        const struct alq_round_process *process = known(step->pacer, gpu->uuid, u->pid);
+        const struct alq_round_process *process = known(all, count, gpu->uuid, u->pid);
         const uint64_t ns = (uint64_t)gpu->window_ns / 100 * u->sm_pct;
         struct paced *s = process ? paced_of(step, process->share_id) : NULL;
         is_known = is_known && (process || !ns);

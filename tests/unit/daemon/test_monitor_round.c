@@ -158,6 +158,49 @@ static void round_leaves_a_share_that_nobody_uses_without_figures(void **state)
     assert_int_equal(memcmp(is, nothing, sizeof(unused)), 0);
 }
 
+static struct alq_control paced(struct world *w, const struct alq_time_correction *correction)
+{
+    struct alq_err err = ALQ_ERR_INIT;
+    struct alq_control control;
+    alq_auto_close int fd = control_fd(w, O_RDWR);
+    assert_int_equal(alq_control_pace(fd, correction, "s-0", &err), 0);
+    assert_int_equal(pread(fd, &control, sizeof(control), 0), sizeof(control));
+    return control;
+}
+
+static void control_pace_adds_credits_and_wakes_for_another_rate(void **state)
+{
+    struct world *w = *state;
+    struct alq_time_correction c = {
+        .ppm = PPM, .credit_ns = 5000, .is_contended = 1, .until_ns = 9 * S};
+    struct alq_control control = paced(w, &c);
+    assert_int_equal(control.time_credit_ns, 5000);
+    assert_int_equal(control.contended_until_ns, 9 * S);
+    assert_int_equal(control.corrected_until_ns, 9 * S);
+    assert_int_equal(control.wake, 0); /* the rate is what it was */
+    c.credit_ns = -12000;
+    c.ppm = PPM / 2;
+    control = paced(w, &c);
+    assert_int_equal(control.time_credit_ns, (uint64_t)-7000);
+    assert_int_equal(in_force(&control)->time_correction_ppm, PPM / 2);
+    assert_int_equal(in_force(&control)->overhead_correction_bytes, 1 << 20);
+    assert_int_equal(control.wake, 1);
+    c.is_contended = 0;
+    control = paced(w, &c);
+    assert_int_equal(control.contended_until_ns, 0);
+}
+
+static void control_pace_of_something_else_writes_nothing(void **state)
+{
+    struct world *w = *state;
+    struct alq_err err = ALQ_ERR_INIT;
+    const struct alq_time_correction c = {.ppm = PPM, .credit_ns = 1, .until_ns = S};
+    alq_auto_close int fd = control_fd(w, O_RDWR);
+    assert_int_equal(ftruncate(fd, 100), 0);
+    assert_int_equal(alq_control_pace(fd, &c, "s-0", &err), ALQ_EPROTO);
+    assert_string_equal(err.text, "s-0 is no control file");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +208,10 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(round_takes_back_an_overhead_that_nobody_has_any_more,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(control_pace_adds_credits_and_wakes_for_another_rate, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(control_pace_of_something_else_writes_nothing, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(round_leaves_a_share_that_nobody_uses_without_figures,
                                         setup, teardown),
     };

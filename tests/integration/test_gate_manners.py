@@ -15,11 +15,12 @@ import places
 import test_gate
 from test_gate import BUILD, LIBRARY, REPO, SIMCTL, SIMGPUD, STATE, UUID, Share
 
-TIMEOUT_S = 120
+TIMEOUT_S = 180
+ALONE = True
 OTHER = "GPU-11111111-2222-3333-4444-666666666666"
 FORMS = 12
-ROUNDS = 8
-PATIENCE_S = 40
+ROUNDS = 10
+PATIENCE_S = 60
 
 
 def setUpModule():
@@ -80,8 +81,10 @@ class Manners(unittest.TestCase):
         self.assertEqual(len(forms), FORMS)
         self.assertEqual(set(forms.values()), {0}, forms)
         self.assertEqual(set(ours[name] for name in ("no-grid", "no-function", "no-graph")) & {0}, set())
-        # Besides: 4 captured, 3 refused, 2 between events. On the other device its part of the one launch that has one.
-        self.assertEqual(share.counters()["launches"], FORMS + 4 + 3 + 2)
+        # Besides: 4 captured, 3 refused, 2 for the events, or more on a busy machine. On the other device its part of the one launch that
+        # has one.
+        self.assertEqual((share.counters()["launches"] - FORMS - 4 - 3) % 2, 0)
+        self.assertGreaterEqual(share.counters()["launches"], FORMS + 4 + 3 + 2)
         self.assertEqual(other.counters()["launches"], 1)
         # 11 forms of 1 ms and two graphs of 4, 300 and 5 ms.
         self.assertGreater(share.counters()["charged_ns"], 300e6)

@@ -32,8 +32,9 @@ struct paced {
     uint64_t charged_ns;
     int64_t moved_ns; /* when that changed last */
     struct alq_pace pace;
-    int is_corrected; /* something may be in force */
-    int has_failed;   /* its control file could not be written, and the log has it */
+    int is_corrected;                   /* something may be in force */
+    struct alq_time_correction written; /* the last */
+    int has_failed; /* its control file could not be written, and the log has it */
     /* the step's own */
     int is_read;
     int has_order;
@@ -93,6 +94,14 @@ static void run_read(struct alq_job *job)
     }
 }
 
+/* Most shares of a busy GPU may do nothing: theirs is renewed when it is half over. */
+static int is_in_force(const struct paced *s, const struct alq_time_correction *correction)
+{
+    return !correction->credit_ns && correction->ppm == s->written.ppm &&
+           correction->is_contended == s->written.is_contended &&
+           correction->until_ns - s->written.until_ns < ALQ_PACER_HOLDS_NS / 2;
+}
+
 static void run_write(struct alq_job *job)
 {
     struct step *step = (struct step *)job;
@@ -105,7 +114,8 @@ static void run_write(struct alq_job *job)
             .is_contended = s->order.is_contended,
             .until_ns = (uint64_t)step->until_ns,
         };
-        if (!s->has_order || !(s->order.is_contended || s->is_corrected))
+        if (!s->has_order || !(s->order.is_contended || s->is_corrected) ||
+            is_in_force(s, &correction))
             continue;
         alq_auto_close int fd = open_file(step, s, "control", O_RDWR);
         if (fd < 0)
@@ -114,6 +124,7 @@ static void run_write(struct alq_job *job)
         if (has_failed && !s->has_failed)
             alq_warn(ALQ_LOG_KV({"share", s->id}), "correction of time: %s", err.text);
         s->has_failed = has_failed;
+        s->written = correction;
         s->is_corrected = s->order.is_contended;
     }
 }

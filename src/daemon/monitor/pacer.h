@@ -4,7 +4,8 @@
  * what the library charged and asks NVML what ran, every ALQ_PACER_STEP_NS, and writes corrections
  * into `control`. NVML is asked only while such a share does something, nothing at all is done
  * while no share has company. A correction holds for ALQ_PACER_HOLDS_NS: without a daemon, or an
- * NVML that answers, it ends. Loop thread only; files are read and written on a worker.
+ * NVML that answers, it ends. It is renewed at the latest when it is half over. Loop thread only;
+ * files are read and written on a worker.
  */
 #ifndef ALQ_DAEMON_MONITOR_PACER_H
 #define ALQ_DAEMON_MONITOR_PACER_H

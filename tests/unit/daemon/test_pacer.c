@@ -290,6 +290,25 @@ static void pacer_without_company_does_nothing(void **state)
     finish();
 }
 
+static void pacer_of_a_share_that_rests_writes_now_and_then(void **state)
+{
+    unsigned writes = 0;
+    (void)state;
+    begin(2);
+    for (int i = 0; i < 50; i++)
+        step(30, 2, 30, 60);
+    for (int i = 0; i < 100; i++) {
+        const struct alq_control before = control_of("s-1");
+        w.charged_ns[1] -= 60 * MS; /* nothing is added */
+        step(30, OUTSIDE_PID, 70, 60);
+        assert_true(is_corrected("s-1"));
+        if (i >= 40)
+            writes += control_of("s-1").contended_until_ns != before.contended_until_ns;
+    }
+    assert_in_range(writes, 10, 15);
+    finish();
+}
+
 static void pacer_of_a_process_it_does_not_know_leaves_the_window_out(void **state)
 {
     (void)state;
@@ -413,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pacer_with_company_corrects),
         cmocka_unit_test(pacer_without_company_does_nothing),
+        cmocka_unit_test(pacer_of_a_share_that_rests_writes_now_and_then),
         cmocka_unit_test(pacer_of_a_process_it_does_not_know_leaves_the_window_out),
         cmocka_unit_test(pacer_of_files_that_are_none_corrects_the_others),
         cmocka_unit_test(pacer_of_an_nvml_that_ends_lets_its_corrections_end),

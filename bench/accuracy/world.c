@@ -50,6 +50,7 @@ struct world_process {
     void (*program)(void *);
     void *arg;
     uint32_t number;
+    uint32_t slot; /* of its share */
     uint32_t random;
     uint64_t wake_ns; /* NEVER: waits for an operation */
     uint32_t wait_stream;
@@ -451,6 +452,18 @@ static void run_program(void)
     abort();
 }
 
+/* The first that no living process of the share has. */
+static struct alq_slot *take_slot(struct world_process *p)
+{
+    bool is_taken[PROCESSES] = {false};
+    for (uint32_t i = 0; i < w.process_count; i++)
+        if (w.processes[i]->share == p->share && !w.processes[i]->is_dead)
+            is_taken[w.processes[i]->slot] = true;
+    for (p->slot = 0; is_taken[p->slot];)
+        p->slot++;
+    return &p->share->section.slots[p->slot];
+}
+
 struct world_process *world_process_new(struct world_share *share, void (*program)(void *),
                                         void *arg)
 {
@@ -468,7 +481,8 @@ struct world_process *world_process_new(struct world_share *share, void (*progra
     for (uint32_t i = 0; i < WORLD_STREAMS; i++)
         push((struct sim_op){.kind = SIM_OP_OPEN, .stream = i, .value = SIM_PRIORITY_ZERO});
     if (share->is_gated) {
-        struct alq_compute_share s = alq_compute_share_of(&share->control, &share->section, NULL);
+        struct alq_compute_share s =
+            alq_compute_share_of(&share->control, &share->section, take_slot(p));
         p->compute = make(sizeof(*p->compute));
         p->compute->estimates.random = random_of(p);
         p->compute->driver = (struct alq_compute_driver){

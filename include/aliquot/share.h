@@ -170,7 +170,11 @@ struct alq_slot {
      * owner had exported stays charged while a living process of the share has any open. */
     uint64_t exported_bytes;
     uint32_t imports;
-    uint8_t reserved[20];
+    uint8_t reserved0[4];
+    /* GPU time that threads which wait at the gate have reserved, written by the owner with relaxed
+     * order; who takes the slot next gives back what a dead owner left. */
+    uint64_t waiting_ns;
+    uint8_t reserved1[8];
 };
 #define ALQ_BUSY_SHIFT 28u /* 268 ms */
 static_assert(sizeof(struct alq_slot) == 128, "slot");
@@ -185,8 +189,8 @@ struct alq_gate {
                            process */
     uint32_t reserved0;
     uint64_t time_credit_ns; /* of the control file's, what tat_ns holds; CAS by any process */
-    uint64_t settled_ns; /* sum of what tat_ns was moved by after the fact, wrapping; added to by any
-                            process */
+    uint64_t settled_ns; /* sum of what tat_ns was moved by after the fact, wrapping; added to by
+                            any process */
     uint8_t reserved1[88];
 };
 static_assert(sizeof(struct alq_gate) == 128, "gate");

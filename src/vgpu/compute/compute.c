@@ -60,6 +60,23 @@ bool alq_compute_is_limited(struct alq_compute *c, uint32_t index)
     return c->devices[index].is_on && is_limited(&c->devices[index]);
 }
 
+/* So that a death costs the share no more than what was on the GPU. */
+static void note_waiting(struct alq_compute_share *share, int64_t ns)
+{
+    if (share->slot)
+        __atomic_fetch_add(&share->slot->waiting_ns, (uint64_t)ns, __ATOMIC_RELAXED);
+}
+
+/* What the slot's last owner had reserved and never launched. */
+static void take_over(struct alq_compute_share *share, uint64_t now_ns)
+{
+    struct alq_gate_rate rate;
+    uint64_t left_ns =
+        share->slot ? __atomic_exchange_n(&share->slot->waiting_ns, 0, __ATOMIC_RELAXED) : 0;
+    if (left_ns && left_ns <= ALQ_GATE_CHARGE_MAX_NS && alq_compute_rate(share, now_ns, &rate))
+        alq_gate_settle(share->gate, &rate, now_ns, -(int64_t)left_ns);
+}
+
 void alq_compute_add_device(struct alq_compute *c, uint32_t index,
                             const struct alq_compute_share *shares, uint32_t share_count,
                             uint64_t boot_id)
@@ -71,6 +88,7 @@ void alq_compute_add_device(struct alq_compute *c, uint32_t index,
     for (uint32_t i = 0; i < dev->share_count; i++) {
         dev->shares[i] = shares[i];
         alq_gate_join(shares[i].gate, boot_id, now);
+        take_over(&dev->shares[i], now);
     }
     dev->is_on = dev->share_count > 0;
 }
@@ -239,8 +257,11 @@ static uint8_t pass_gate(struct alq_compute *c, struct alq_compute_device *dev, 
     alq_gate_rerate(share->gate, &best_rate, *now);
     uint64_t at = alq_gate_reserve(share->gate, &best_rate, *now, need_ns);
     atomic_store_explicit(&dev->is_throttled, at > *now, RELAXED);
-    if (at > *now)
+    if (at > *now) {
+        note_waiting(share, (int64_t)need_ns);
         *now = wait_for_turn(c, dev, share, best_rate, at + jitter_ns, *now);
+        note_waiting(share, -(int64_t)need_ns);
+    }
     return best;
 }
 

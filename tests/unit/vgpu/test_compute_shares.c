@@ -196,12 +196,58 @@ static void executable_graphs_have_an_estimate_each(void **state)
                      ALQ_ESTIMATE_FIRST_NS);
 }
 
+/* ---- a slot's next owner --------------------------------------------------------------------- */
+
+static struct fake_share slotted;
+
+static struct alq_compute_share in_slot(void)
+{
+    return alq_compute_share_of(slotted.control, slotted.section, &slotted.section->slots[0]);
+}
+
+static void launches_in_a_slot(void *arg)
+{
+    const struct alq_compute_share share = in_slot();
+    (void)arg;
+    alq_compute_add_device(fake_self()->compute, 0, &share, 1, 1);
+    for (;;)
+        launch_on(0, 0, 5 * MS);
+}
+
+static void what_a_dead_owner_had_reserved_is_given_back(void **state)
+{
+    (void)state;
+    fake_reset();
+    slotted = fake_share_new(10);
+    struct alq_compute *next = calloc(1, sizeof(*next));
+    assert_non_null(next);
+    next->driver = fake_process_new(0, &slotted, launches_in_a_slot, NULL)->compute->driver;
+    uint64_t *waiting_ns = &slotted.section->slots[0].waiting_ns;
+    /* It waits nearly all the time, for one launch. */
+    fake_run_until(fake_now() + 2 * SEC);
+    for (int i = 0; i < 20 && !*waiting_ns; i++)
+        fake_run_until(fake_now() + 7 * MS);
+    assert_in_range(*waiting_ns, 4 * MS, 6 * MS);
+    const uint64_t reserved_ns = *waiting_ns, tat_ns = slotted.section->gate.tat_ns;
+    const struct alq_compute_share share = in_slot();
+    alq_compute_add_device(next, 0, &share, 1, 1);
+    assert_int_equal(*waiting_ns, 0);
+    assert_int_equal(tat_ns - slotted.section->gate.tat_ns, reserved_ns * 10);
+    /* More than any launch can have reserved was written by somebody else. */
+    *waiting_ns = UINT64_MAX;
+    alq_compute_add_device(next, 0, &share, 1, 1);
+    assert_int_equal(*waiting_ns, 0);
+    assert_int_equal(tat_ns - slotted.section->gate.tat_ns, reserved_ns * 10);
+    free(next);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launch_under_two_shares_takes_the_gate_that_opens_first),
         cmocka_unit_test(devices_of_a_process_share_no_figure),
         cmocka_unit_test(executable_graphs_have_an_estimate_each),
+        cmocka_unit_test(what_a_dead_owner_had_reserved_is_given_back),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fake_reset();

@@ -97,6 +97,7 @@ static void slot_gate_and_counters_have_golden_offsets(void **state)
     AT(alq_slot, busy_before_ns, 88);
     AT(alq_slot, exported_bytes, 96);
     AT(alq_slot, imports, 104);
+    AT(alq_slot, waiting_ns, 112);
     AT(alq_gate, tat_ns, 0);
     AT(alq_gate, boot_id, 8);
     AT(alq_gate, rated_pct, 16);

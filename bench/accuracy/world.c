@@ -313,7 +313,9 @@ static CUresult event_elapsed(float *ms, CUevent from, CUevent to)
     const struct event *a = event_of(from), *b = event_of(to);
     if (a->reached != a->recorded || b->reached != b->recorded)
         return CUDA_ERROR_NOT_READY;
-    int64_t ns = (int64_t)(b->at_ns - a->at_ns) / EVENT_RESOLUTION_NS * EVENT_RESOLUTION_NS;
+    /* A card reads a clock that counts so, twice. */
+    int64_t ns = (int64_t)(b->at_ns / EVENT_RESOLUTION_NS - a->at_ns / EVENT_RESOLUTION_NS) *
+                 EVENT_RESOLUTION_NS;
     *ms = (float)((double)ns * 1e-6);
     return CUDA_SUCCESS;
 }

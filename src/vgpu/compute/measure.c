@@ -124,6 +124,7 @@ uint16_t alq_measure_record(struct alq_compute *c, struct alq_compute_device *de
         ctx->base = number;
         ctx->base_ns = (int64_t)e->record_ns;
         e->at_ns = ctx->base_ns;
+        e->gpu_ns = ctx->base_gpu_ns = 0;
         e->is_known = true;
         alq_measure_hold(c, number);
     }
@@ -178,11 +179,13 @@ static bool time_of(struct alq_compute *c, struct alq_compute_device *dev, uint1
     if (ctx->base_ns + since > (int64_t)now_ns)
         ctx->base_ns = (int64_t)now_ns - since;
     e->at_ns = ctx->base_ns + since;
+    e->gpu_ns = ctx->base_gpu_ns + since;
     e->is_known = true;
     if (since > REBASE_NS) {
         alq_measure_drop(c, ctx->base);
         ctx->base = number;
         ctx->base_ns = e->at_ns;
+        ctx->base_gpu_ns = e->gpu_ns;
         alq_measure_hold(c, number);
     }
     return true;
@@ -279,15 +282,22 @@ static void return_credit(struct alq_compute_device *dev, struct alq_compute_sha
     alq_gate_settle(share->gate, rate, now_ns, -credit);
 }
 
-/* A launch of the entry took no longer than that. Where it is less than any timing said, these held
- * something else: work of others, or of our other streams. Among others, where the floor is wanted,
- * that it is less than the estimate will do. */
-static void learn_most(struct alq_compute *c, struct alq_estimate *entry, uint64_t most_ns,
+/*
+ * The launches took no longer, on the average, than what lies between their events, whatever our
+ * clock says of it. Where that is less than any timing said, these held something else: work of
+ * others, or of our other streams. Among others, where the floor is wanted, that it is less than
+ * the estimate will do.
+ */
+static void learn_most(struct alq_compute *c, const struct alq_batch *batch, uint32_t launches,
                        bool is_contended)
 {
-    uint32_t low_ns =
+    struct alq_estimate *entry = batch->entry;
+    int64_t between_ns =
+        c->measure.events[batch->to].gpu_ns - c->measure.events[batch->from].gpu_ns;
+    uint64_t most_ns = between_ns > 0 ? (uint64_t)between_ns / launches : 0;
+    uint32_t known_ns =
         is_contended ? alq_estimate_ns(entry) : __atomic_load_n(&entry->low_ns, __ATOMIC_RELAXED);
-    if (most_ns + most_ns / 8 < low_ns)
+    if (most_ns && most_ns + most_ns / 8 < known_ns)
         alq_estimate_learn(&c->estimates, entry, most_ns,
                            (enum alq_moment)__atomic_load_n(&entry->moment, __ATOMIC_RELAXED),
                            is_contended);
@@ -333,7 +343,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
                 alq_estimate_learn(&c->estimates, entry, work, (enum alq_moment)batch->moment,
                                    is_contended);
             else if (is_clean)
-                learn_most(c, entry, work, is_contended);
+                learn_most(c, batch, 1, is_contended);
             if (!is_our_doing && work > alq_estimate_ns(entry) &&
                 __atomic_load_n(&entry->spread, __ATOMIC_RELAXED) == ALQ_SPREAD_FLOORED)
                 work = alq_estimate_ns(entry);
@@ -354,7 +364,7 @@ static void settle(struct alq_compute *c, struct alq_compute_device *dev, struct
                 alq_estimate_hint(&c->estimates, batch->entry);
             /* One after the other in their stream, launches take no longer on the average. */
             if (batch->entry && !batch->is_plural && batch->launches >= LAUNCHES_LEAST)
-                learn_most(c, batch->entry, span / batch->launches, is_contended);
+                learn_most(c, batch, batch->launches, is_contended);
             if (work > batch->work_ns)
                 work = batch->work_ns > least ? batch->work_ns : least < work ? least : work;
         }

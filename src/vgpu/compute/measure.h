@@ -55,6 +55,7 @@ struct alq_compute_driver {
 struct alq_measured_event {
     CUevent handle;
     int64_t at_ns;      /* CLOCK_MONOTONIC, once known */
+    int64_t gpu_ns;     /* on the GPU's clock, since the context's first event; likewise */
     uint64_t record_ns; /* clock before the record */
     uint16_t next_free;
     uint16_t refs;
@@ -63,11 +64,12 @@ struct alq_measured_event {
 };
 
 struct alq_measured_context {
-    CUcontext handle; /* NULL: free */
-    uint16_t free;    /* events of this context at hand */
-    uint16_t base;    /* the event that times are counted from; 0 before the first */
-    int64_t base_ns;  /* its time */
-    bool is_dead;     /* our calls failed there: not measured any more */
+    CUcontext handle;    /* NULL: free */
+    uint16_t free;       /* events of this context at hand */
+    uint16_t base;       /* the event that times are counted from; 0 before the first */
+    int64_t base_ns;     /* its time */
+    int64_t base_gpu_ns; /* and on the GPU's clock */
+    bool is_dead;        /* our calls failed there: not measured any more */
 };
 
 /* Launches between two events of one stream. */

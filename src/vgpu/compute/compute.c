@@ -446,8 +446,8 @@ static void add_to_batch(struct passage *p)
     p->st->batch_launches++;
     p->st->is_wide |= is_wide(p->entry);
     bool is_unknown = FIELD(p->entry, samples) == 0;
-    /* A function that nothing is known of has the first claim to what the batch teaches. */
     p->st->is_plural |= p->st->batch_launches > 1 && p->st->entry != p->entry;
+    /* A function that nothing is known of has the first claim to what the batch teaches. */
     if (is_unknown || !p->st->is_unknown)
         p->st->entry = p->entry;
     p->st->is_unknown |= is_unknown;

@@ -6,16 +6,14 @@
 
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "daemon/monitor/usage.h"
 #include "daemon/prepare/control.h"
-
-#define PATH_BYTES 4352
 
 struct step_share {
     char id[ALQ_SHARE_ID_BYTES];
@@ -44,16 +42,6 @@ struct alq_lender {
 /* ---- on a worker ------------------------------------------------------------------------------
  */
 
-static int open_file(const struct step *step, const struct step_share *s, const char *name,
-                     int flags)
-{
-    char path[PATH_BYTES];
-    int n = snprintf(path, sizeof(path), "%s/shares/%s/%s", step->run_dir, s->id, name);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return -1;
-    return open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-}
-
 /* Gate and counters lie side by side. */
 struct figures {
     struct alq_gate gate;
@@ -67,7 +55,7 @@ static void observe(const struct step *step, struct step_share *s)
 {
     struct figures f;
     const off_t at = ALQ_USAGE_HEADER_BYTES + offsetof(struct alq_usage_section, gate);
-    alq_auto_close int fd = open_file(step, s, "usage", O_RDONLY);
+    alq_auto_close int fd = alq_usage_open(step->run_dir, s->id, "usage", O_RDONLY);
     if (fd < 0 || pread(fd, &f, sizeof(f), at) != (ssize_t)sizeof(f))
         memset(&f, 0, sizeof(f)); /* not there yet, or cut off: it has no work */
     const struct alq_lend_figures now = {
@@ -83,7 +71,7 @@ static void write_loan(const struct step *step, const struct step_share *s)
 {
     struct alq_err err = ALQ_ERR_INIT;
     uint32_t pct = s->lend.borrowed_pct ? s->lend.cores_pct + s->lend.borrowed_pct : 0;
-    alq_auto_close int fd = open_file(step, s, "control", O_RDWR);
+    alq_auto_close int fd = alq_usage_open(step->run_dir, s->id, "control", O_RDWR);
     if (fd < 0)
         return;
     if (alq_control_lend(fd, pct, (uint64_t)(step->now_ns + ALQ_LENDER_RUNS_NS), s->id, &err))

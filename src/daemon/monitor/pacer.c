@@ -7,7 +7,6 @@
 #include "daemon/monitor/pacer.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,9 +14,9 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/monitor/pace.h"
+#include "daemon/monitor/usage.h"
 #include "daemon/prepare/control.h"
 
-#define PATH_BYTES 4352
 #define MOVING_NS                                                                                  \
     (1000 * ALQ_NS_PER_MS) /* so long after its last charge a share is asked about                 \
                             */
@@ -66,14 +65,9 @@ static int64_t now_ns(const struct alq_pacer *p)
 /* ---- on a worker ------------------------------------------------------------------------------
  */
 
-static int open_file(const struct step *step, const struct paced *s, const char *name, int flags)
+static const char *run_dir_of(const struct step *step)
 {
-    char path[PATH_BYTES];
-    int n = snprintf(path, sizeof(path), "%s/shares/%s/%s", step->pacer->parts.shares->cfg->run_dir,
-                     s->id, name);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return -1;
-    return open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return step->pacer->parts.shares->cfg->run_dir;
 }
 
 static void run_read(struct alq_job *job)
@@ -84,7 +78,7 @@ static void run_read(struct alq_job *job)
     for (uint32_t i = 0; i < step->count; i++) {
         struct paced *s = &step->shares[i];
         uint64_t charged_ns;
-        alq_auto_close int fd = open_file(step, s, "usage", O_RDONLY);
+        alq_auto_close int fd = alq_usage_open(run_dir_of(step), s->id, "usage", O_RDONLY);
         s->is_read = fd >= 0 &&
                      pread(fd, &charged_ns, sizeof(charged_ns), at) == (ssize_t)sizeof(charged_ns);
         if (!s->is_read || charged_ns == s->charged_ns)
@@ -117,7 +111,7 @@ static void run_write(struct alq_job *job)
         if (!s->has_order || !(s->order.is_contended || s->is_corrected) ||
             is_in_force(s, &correction))
             continue;
-        alq_auto_close int fd = open_file(step, s, "control", O_RDWR);
+        alq_auto_close int fd = alq_usage_open(run_dir_of(step), s->id, "control", O_RDWR);
         if (fd < 0)
             continue;
         const int has_failed = alq_control_pace(fd, &correction, s->id, &err) != 0;

@@ -3,6 +3,7 @@
 #include "daemon/monitor/usage.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 
 #include "base/cleanup.h"
 
+#define PATH_BYTES 4352
 #define FILE_BYTES_MAX ((off_t)ALQ_USAGE_BYTES(ALQ_SECTION_HOST + 1))
 #define BYTES_MAX (1ull << 50)     /* no slot and no share holds more than a pebibyte */
 #define COUNT_MAX (1ull << 62)     /* of counters, and of nanoseconds */
@@ -129,6 +131,15 @@ static const char *read_living(int fd, uint32_t sections, uint32_t high, struct 
         }
     }
     return NULL;
+}
+
+int alq_usage_open(const char *run_dir, const char *share_id, const char *name, int flags)
+{
+    char path[PATH_BYTES];
+    int n = snprintf(path, sizeof(path), "%s/shares/%s/%s", run_dir, share_id, name);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return -1;
+    return open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 static int open_regular(int dir, const char *name, int access, struct stat *st)

@@ -37,6 +37,10 @@ struct alq_usage {
     uint64_t refused[ALQ_FAMILY_COUNT];
 };
 
+/* Opens a file of a share, by its name in the share's directory; what is no regular file is not
+ * waited for. -1: it cannot be had. */
+int alq_usage_open(const char *run_dir, const char *share_id, const char *name, int flags);
+
 /* dir: an open share directory. An unreadable file is a flaw. */
 void alq_usage_read(int dir, struct alq_usage *usage);
 

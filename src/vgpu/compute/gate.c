@@ -213,26 +213,19 @@ static uint64_t beyond(uint64_t start_ns, uint64_t end_ns, uint32_t slot_shift,
 uint64_t alq_cover_book(struct alq_cover_view view, uint64_t start_ns, uint64_t end_ns,
                         uint64_t work_ns)
 {
-    uint64_t booked = 0, old;
     if (end_ns <= start_ns)
         return 0;
     if (work_ns > end_ns - start_ns)
         work_ns = end_ns - start_ns;
-    uint64_t at = start_ns;
-    if (view.far && beyond(start_ns, end_ns, view.slot_shift, view.count_shift)) {
-        static_assert(ALQ_COVER_FAR_SLOTS == 1u << FAR_COUNT_SHIFT, "FAR_COUNT_SHIFT");
-        old = beyond(start_ns, end_ns, FAR_SHIFT, FAR_COUNT_SHIFT);
-        booked = work_ns < old ? work_ns : old;
-        at += old;
-        old = beyond(at, end_ns, view.slot_shift, view.count_shift);
-        booked +=
-            book(view.far->slots, FAR_SHIFT, FAR_COUNT_SHIFT, at, at + old, work_ns - booked, NULL);
-        at += old;
-    } else if (!view.far) {
-        old = beyond(start_ns, end_ns, view.slot_shift, view.count_shift);
-        booked = work_ns < old ? work_ns : old;
-        at += old;
-    }
-    return booked + book(view.slots, view.slot_shift, view.count_shift, at, end_ns,
+    /* Up to far_ns no slots reach, up to near_ns the coarser ones. */
+    static_assert(ALQ_COVER_FAR_SLOTS == 1u << FAR_COUNT_SHIFT, "FAR_COUNT_SHIFT");
+    const uint64_t near_ns = start_ns + beyond(start_ns, end_ns, view.slot_shift, view.count_shift);
+    const uint64_t far_ns =
+        view.far ? start_ns + beyond(start_ns, end_ns, FAR_SHIFT, FAR_COUNT_SHIFT) : near_ns;
+    uint64_t booked = work_ns < far_ns - start_ns ? work_ns : far_ns - start_ns;
+    if (view.far)
+        booked += book(view.far->slots, FAR_SHIFT, FAR_COUNT_SHIFT, far_ns, near_ns,
+                       work_ns - booked, NULL);
+    return booked + book(view.slots, view.slot_shift, view.count_shift, near_ns, end_ns,
                          work_ns - booked, view.far);
 }

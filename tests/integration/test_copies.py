@@ -7,13 +7,11 @@ import os
 import pathlib
 import re
 import subprocess
-import tempfile
 import unittest
 
-import places
 import test_gate
 from test_entries import TABLES
-from test_gate import BUILD, LIBRARY, SIMGPUD, STATE, UUID, Share
+from test_gate import STATE, UUID, Share
 
 TIMEOUT_S = 120
 OTHER = "GPU-11111111-2222-3333-4444-666666666666"
@@ -25,19 +23,7 @@ PEER = [name for name in FORMS if "Peer" in name]
 
 
 def setUpModule():
-    for path in (LIBRARY, SIMGPUD):
-        if not path.exists():
-            raise unittest.SkipTest(f"{path} is not built")
-    directory = STATE["dir"] = pathlib.Path(tempfile.mkdtemp(prefix="alq-c-"))
-    (directory / "lib").mkdir()
-    places.copy(LIBRARY, directory / "lib")
-    places.copy(BUILD / "sim/libsimcuda-13_0.so", directory / "lib", "libcuda.so.1")
-    device = {"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132, "profile": "13.0"}
-    (directory / "devices.json").write_text(json.dumps(
-        {"devices": [device | {"uuid": UUID, "minor": 0}, device | {"uuid": OTHER, "minor": 1}]}))
-    STATE["simgpud"] = subprocess.Popen([SIMGPUD, "--config", directory / "devices.json", "--run-dir", directory],
-                                        stdout=subprocess.PIPE)
-    STATE["simgpud"].stdout.readline()
+    test_gate.set_up("13_0", {"uuid": UUID, "profile": "13.0"}, {"uuid": OTHER, "profile": "13.0"})
 
 
 tearDownModule = test_gate.tearDownModule

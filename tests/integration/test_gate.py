@@ -37,7 +37,8 @@ def values(pct, policy):
     return struct.pack("<QQqIIIII", 4 << 30, 0, 0, pct, policy, 0, 1000000, 0).ljust(VALUES_BYTES, b"\0")
 
 
-def setUpModule():
+def set_up(driver, *devices, client=None):
+    """A folder with the libraries, a running simgpud with such devices, and a program of that name built from <name>_client.c."""
     for path in (LIBRARY, SIMGPUD, SIMCTL):
         if not path.exists():
             raise unittest.SkipTest(f"{path} is not built")
@@ -45,14 +46,20 @@ def setUpModule():
     libraries = directory / "lib"
     libraries.mkdir()
     places.copy(LIBRARY, libraries)
-    places.copy(BUILD / "sim/libsimcuda-550.so", libraries, "libcuda.so.1")
-    subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / "client",
-                    pathlib.Path(__file__).resolve().parent / "gate_client.c", "-L", libraries, "-l:libcuda.so.1"], check=True)
-    (directory / "devices.json").write_text(json.dumps({"devices": [
-        {"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132, "uuid": UUID, "minor": 0}]}))
+    places.copy(BUILD / f"sim/libsimcuda-{driver}.so", libraries, "libcuda.so.1")
+    if client:
+        subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / client, pathlib.Path(__file__).resolve().parent / f"{client}_client.c",
+                        "-L", libraries, "-l:libcuda.so.1", "-pthread"], check=True)
+    common = {"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132}
+    (directory / "devices.json").write_text(json.dumps(
+        {"devices": [common | {"minor": minor} | device for minor, device in enumerate(devices)]}))
     STATE["simgpud"] = subprocess.Popen([SIMGPUD, "--config", directory / "devices.json", "--run-dir", directory],
                                         stdout=subprocess.PIPE)
     STATE["simgpud"].stdout.readline()
+
+
+def setUpModule():
+    set_up("550", {"uuid": UUID}, client="gate")
 
 
 def tearDownModule():
@@ -113,7 +120,7 @@ class GateTest(unittest.TestCase):
     def start(self, share, us, kind="eager", streams=1, sync_every=4, seconds=SECONDS):
         directory = STATE["dir"]
         process = subprocess.Popen(
-            [directory / "client", str(seconds), str(us), kind, str(streams), str(sync_every)], text=True,
+            [directory / "gate", str(seconds), str(us), kind, str(streams), str(sync_every)], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C", "SIMGPU_SOCKET": str(directory / "simgpud.sock"),
                  "LD_LIBRARY_PATH": str(directory / "lib"), "LD_PRELOAD": str(directory / "lib/libvgpu.so"), "SIMGPU_GROUP": share.name,

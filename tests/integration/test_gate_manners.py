@@ -4,16 +4,13 @@ are the program's, waits let signals through and end with the process, work that
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-import places
 import test_gate
-from test_gate import BUILD, LIBRARY, REPO, SIMCTL, SIMGPUD, STATE, UUID, Share
+from test_gate import SIMCTL, STATE, UUID, Share
 
 TIMEOUT_S = 180
 ALONE = True
@@ -24,21 +21,7 @@ PATIENCE_S = 60
 
 
 def setUpModule():
-    for path in (LIBRARY, SIMGPUD, SIMCTL):
-        if not path.exists():
-            raise unittest.SkipTest(f"{path} is not built")
-    directory = STATE["dir"] = pathlib.Path(tempfile.mkdtemp(prefix="alq-m-"))
-    (directory / "lib").mkdir()
-    places.copy(LIBRARY, directory / "lib")
-    places.copy(BUILD / "sim/libsimcuda-550.so", directory / "lib", "libcuda.so.1")
-    subprocess.run(["cc", "-O1", "-I", REPO / "include", "-o", directory / "manners", pathlib.Path(__file__).parent / "manners_client.c", "-L",
-                    directory / "lib", "-l:libcuda.so.1", "-pthread"], check=True)
-    device = {"name": "NVIDIA H100 80GB HBM3", "memory": "16Gi", "sms": 132}
-    (directory / "devices.json").write_text(json.dumps(
-        {"devices": [device | {"uuid": UUID, "minor": 0}, device | {"uuid": OTHER, "minor": 1}]}))
-    STATE["simgpud"] = subprocess.Popen([SIMGPUD, "--config", directory / "devices.json", "--run-dir", directory],
-                                        stdout=subprocess.PIPE)
-    STATE["simgpud"].stdout.readline()
+    test_gate.set_up("550", {"uuid": UUID}, {"uuid": OTHER}, client="manners")
 
 
 tearDownModule = test_gate.tearDownModule
